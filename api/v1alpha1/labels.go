@@ -1,0 +1,33 @@
+package v1alpha1
+
+// Labels and annotations that Libretto puts on what it makes. Labels hold hashes and UIDs alone, so that no name is too
+// long for them; names are in annotations.
+const (
+	// LabelDefinition is on every child and on the CRD: a hash of the definition's name. Informers of children select by it.
+	LabelDefinition = "libretto.dev/definition"
+	// LabelInstance is on every child: the UID of the instance.
+	LabelInstance = "libretto.dev/instance"
+	// AnnotationDefinition is the definition's name.
+	AnnotationDefinition = "libretto.dev/definition-name"
+	// AnnotationOwner is the instance, as NAMESPACE/NAME or NAME.
+	AnnotationOwner = "libretto.dev/owner"
+	// AnnotationResource is the name of the resource in the definition that the child comes from.
+	AnnotationResource = "libretto.dev/resource"
+	// AnnotationWave is the position of the child in the order of creation; deletion goes from the highest to the lowest.
+	AnnotationWave = "libretto.dev/wave"
+	// AnnotationDesired is a hash of what was last applied. With the owned fields of the live object it tells, without
+	// another request and across restarts, that nothing has to be written.
+	AnnotationDesired = "libretto.dev/desired"
+	// AnnotationDeletionPolicy is on children that stay when their instance goes: Retain.
+	AnnotationDeletionPolicy = "libretto.dev/deletion-policy"
+
+	// FinalizerInstance is on instances with children that the garbage collector does not reach.
+	FinalizerInstance = "libretto.dev/instance"
+	// FinalizerDefinition is on definitions, so that none goes before its instances.
+	FinalizerDefinition = "libretto.dev/definition"
+
+	// FieldManager owns the fields of children. It never changes: renaming it would orphan fields on every child.
+	FieldManager = "libretto"
+	// FieldManagerStatus owns the status of instances.
+	FieldManagerStatus = "libretto-status"
+)
