@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/libretto-dev/libretto/internal/program"
+)
+
+// Observer is told what the engine does. It is called from several workers at once and must not block.
+type Observer func(Event)
+
+// Event is one thing that happened to an instance or to one of its objects. It is reported on transitions alone: a converged
+// instance reports nothing.
+type Event struct {
+	Time       time.Time
+	Definition string
+	// Instance is the object of the declared or target kind; zero for what concerns the definition as a whole.
+	Instance Ref
+	// Resource is the name of the resource in the definition; empty when the event is about the instance itself.
+	Resource string
+	Action   Action
+	// Object is the child; zero when the event is about the instance itself.
+	Object Ref
+	// Message is one line for people: why, by whom, what to do. It holds no secret values.
+	Message string
+}
+
+// Ref names an object.
+type Ref struct {
+	Kind program.Kind
+	// Namespace is empty for a cluster-scoped object.
+	Namespace, Name string
+}
+
+// Action is what happened.
+type Action string
+
+// What happens to an object.
+const (
+	ActionCreated   Action = "created"
+	ActionUpdated   Action = "updated"
+	ActionRepaired  Action = "repaired"  // drift put right; Message names the other field managers
+	ActionAdopted   Action = "adopted"   // taken over
+	ActionRecreated Action = "recreated" // deleted and made anew
+	ActionDeleted   Action = "deleted"
+	ActionRetained  Action = "retained" // no longer wanted, left in place
+)
+
+// What happens to an instance as a whole.
+const (
+	ActionSeen    Action = "seen" // worked on for the first time
+	ActionReady   Action = "ready"
+	ActionWaiting Action = "waiting" // Reconciling; Message says for what
+	ActionFailed  Action = "failed"  // Stalled; Message says what to do
+	ActionGone    Action = "gone"    // deleted, with all that it stood for
+)
+
+// What happens to a definition as a whole.
+const (
+	ActionServing Action = "serving" // watches run
+	ActionBlocked Action = "blocked" // a missing right or kind; Message says which
+)
