@@ -57,7 +57,9 @@ type Kind struct {
 }
 
 // GVR returns the group, version and resource.
-func (k Kind) GVR() runtimeschema.GroupVersionResource { return k.GroupVersion().WithResource(k.Resource) }
+func (k Kind) GVR() runtimeschema.GroupVersionResource {
+	return k.GroupVersion().WithResource(k.Resource)
+}
 
 // Variable is a named expression.
 type Variable struct {
