@@ -22,6 +22,14 @@ const (
 const (
 	// ReasonReady: all is well.
 	ReasonReady = "Ready"
+	// ReasonAccepted: the newest generation is the revision at work.
+	ReasonAccepted = "Accepted"
+	// ReasonServed: instances are worked on.
+	ReasonServed = "Served"
+	// ReasonBreakingChange: the new schema refuses, or loses, what is stored already; the last accepted revision stays at work.
+	ReasonBreakingChange = "BreakingChange"
+	// ReasonCRDRejected: the API server does not take the CRD; the message is its own.
+	ReasonCRDRejected = "CRDRejected"
 	// ReasonCompileFailed: the document has errors; the last accepted revision stays at work.
 	ReasonCompileFailed = "CompileFailed"
 	// ReasonKindsPending: it reads or makes kinds that the cluster does not have yet.

@@ -1,5 +1,10 @@
 package v1alpha1
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
 // Labels and annotations that Libretto puts on what it makes. Labels hold hashes and UIDs alone, so that no name is too
 // long for them; names are in annotations.
 const (
@@ -21,6 +26,18 @@ const (
 	// AnnotationDeletionPolicy is on children that stay when their instance goes: Retain.
 	AnnotationDeletionPolicy = "libretto.dev/deletion-policy"
 
+	// AnnotationAdopt lets a definition take over a CustomResourceDefinition that exists already and has no other owner; its
+	// value is the definition's name. It is written by the one who may change the CustomResourceDefinition.
+	AnnotationAdopt = "libretto.dev/adopt"
+	// AnnotationAdopted is on a CustomResourceDefinition that was taken over: it stays when its definition goes.
+	AnnotationAdopted = "libretto.dev/adopted"
+	// AnnotationAllowBreaking on a definition, with the value true, lets a change of the schema through that objects which
+	// are stored already may not stand.
+	AnnotationAllowBreaking = "libretto.dev/allow-breaking-changes"
+	// AnnotationManagedKinds is on the CustomResourceDefinition of a definition that comes from a file, which has no status:
+	// the kinds of which it may have made objects, as KIND.VERSION.GROUP, with commas.
+	AnnotationManagedKinds = "libretto.dev/managed-kinds"
+
 	// FinalizerInstance is on instances with children that the garbage collector does not reach.
 	FinalizerInstance = "libretto.dev/instance"
 	// FinalizerDefinition is on definitions, so that none goes before its instances.
@@ -31,3 +48,10 @@ const (
 	// FieldManagerStatus owns the status of instances.
 	FieldManagerStatus = "libretto-status"
 )
+
+// DefinitionID returns the value of LabelDefinition for a definition's name: 16 hexadecimal digits. It never changes: a
+// change would orphan every child.
+func DefinitionID(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:8])
+}
