@@ -32,3 +32,32 @@ type State struct {
 
 // Synced tells whether the watch runs and all is known.
 func (s State) Synced() bool { return s.Phase == PhaseSynced }
+
+// worse returns the worse of two states; the zero State is better than any. All is known only if it is in both.
+func worse(a, b State) State {
+	if a.Phase == "" {
+		return b
+	}
+	hasSynced := a.HasSynced && b.HasSynced
+	if rank(b.Phase) > rank(a.Phase) {
+		a = b
+	}
+	a.HasSynced = hasSynced
+	return a
+}
+
+func rank(p Phase) int {
+	switch p {
+	case PhaseForbidden:
+		return 4
+	case PhaseNotFound:
+		return 3
+	case PhaseError:
+		return 2
+	case PhasePending:
+		return 1
+	case PhaseSynced:
+		return 0
+	}
+	return 0
+}
