@@ -702,7 +702,7 @@ type ConditionSpec struct {
 
 // OperatorDefinitionStatus is what Libretto reports about a definition.
 type OperatorDefinitionStatus struct {
-	// conditions: see operatordefinition_conditions.go.
+	// conditions say how the definition stands; docs/reference/conditions.md lists them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

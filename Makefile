@@ -1,0 +1,108 @@
+# Libretto. `make help` lists what can be made.
+
+SHELL := /usr/bin/env bash -euo pipefail
+.DEFAULT_GOAL := help
+
+IMG ?= ghcr.io/libretto-dev/libretto:latest
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X github.com/libretto-dev/libretto/internal/version.version=$(VERSION)
+KUBECTL ?= kubectl
+
+# Tools are built when a target asks for them, from the pins in hack/tools and hack/lint, into a cache outside the tree.
+controller-gen = $$(hack/tool.sh controller-gen)
+kustomize = $$(hack/tool.sh kustomize)
+golangci-lint = $$(hack/tool.sh golangci-lint)
+
+##@ Start here
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} /^[a-zA-Z0-9_-]+:.*## / {printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## See it work: an embedded cluster, the examples, step by step (KEEP=1 leaves it up; CLUSTER=current uses your kubeconfig)
+	@hack/demo.sh
+
+.PHONY: build
+build: bin/libretto ## Build bin/libretto
+
+.PHONY: bin/libretto
+bin/libretto:
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o $@ .
+
+##@ Test
+
+.PHONY: test
+test: ## Run all tests on an embedded cluster (ARGS="-run TestX ./internal/apply" for some of them)
+	@hack/test.sh $(ARGS)
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no cluster
+	go test -p 2 ./...
+
+.PHONY: e2e
+e2e: ## Run the end-to-end tests alone, on a cluster with a node where pods run (root; installs Debian packages)
+	@hack/test.sh --node -timeout 20m -v ./test/e2e/...
+
+.PHONY: fuzz
+fuzz: ## Fuzz each parser for a while (FUZZTIME=30s)
+	@hack/fuzz.sh
+
+.PHONY: golden
+golden: ## Write the golden files anew; then read the diff
+	go test $$(git grep -l '"github.com/libretto-dev/libretto/internal/testkit/golden"\|flag.Bool("update"' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|') -update
+
+.PHONY: lint
+lint: ## Lint Go code, API types and shell scripts
+	$(golangci-lint) run ./...
+	@if command -v shellcheck >/dev/null; then git ls-files -z '*.sh' '.ci/run' | xargs -0 shellcheck -x; else echo "shellcheck is not installed: scripts not linted"; fi
+
+##@ Generate
+
+.PHONY: generate
+generate: manifests ## Generate everything that is generated: code, manifests, reference pages
+	$(controller-gen) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	go run ./hack/docs
+
+.PHONY: manifests
+manifests: ## Generate CRDs, the Role of Libretto itself and the webhook configuration
+	$(controller-gen) crd paths=./api/... output:crd:artifacts:config=config/crd/bases
+	$(controller-gen) rbac:roleName=manager webhook paths=./controllers/... paths=./internal/... output:rbac:artifacts:config=config/rbac output:webhook:artifacts:config=config/webhook
+
+.PHONY: fmt
+fmt: ## Format
+	$(golangci-lint) fmt ./...
+
+.PHONY: verify
+verify: generate ## Fail if something generated or formatted is out of date
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	@for m in . hack/tools hack/lint hack/devcluster; do (cd $$m && go mod verify >/dev/null && go mod tidy -diff); done
+	@test -z "$$(git status --porcelain)" || { echo "out of date; run make generate and commit:"; git status --short; git --no-pager diff --stat; exit 1; }
+
+##@ Install
+
+.PHONY: image
+image: ## Build the image with buildah or docker (IMG=...)
+	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags "$(LDFLAGS)" -o dist/libretto .
+	cp "$$(for f in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt; do [ -e $$f ] && echo $$f && break; done)" dist/ca-certificates.crt
+	@if command -v docker >/dev/null; then docker build -t $(IMG) -f Dockerfile dist; else buildah bud --isolation chroot -t $(IMG) -f Dockerfile dist; fi
+
+.PHONY: install
+install: ## Install the CRDs into the cluster of the current kubeconfig
+	$(kustomize) build config/crd | $(KUBECTL) apply --server-side -f -
+
+.PHONY: uninstall
+uninstall: ## Remove the CRDs, and with them all definitions
+	$(kustomize) build config/crd | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: deploy
+deploy: ## Install Libretto into the cluster of the current kubeconfig (image: IMG)
+	$(kustomize) build config/default | sed 's#ghcr.io/libretto-dev/libretto:latest#$(IMG)#' | $(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: ## Remove Libretto from the cluster of the current kubeconfig
+	$(kustomize) build config/default | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: clean
+clean: ## Remove what was built in the tree
+	rm -rf bin dist cover.out
