@@ -115,7 +115,7 @@ func (g *Graph) resource(n *program.Node) {
 	for _, x := range n.ReadsExternals {
 		g.Edges = append(g.Edges, Edge{From: x, To: n.Name, Kind: EdgeReads})
 	}
-	if len(seen) == 0 {
+	if len(seen) == 0 && len(n.ReadsExternals) == 0 {
 		g.Edges = append(g.Edges, Edge{From: "self", To: n.Name, Kind: EdgeOwns})
 	}
 }

@@ -11,7 +11,7 @@ text{font-family:ui-sans-serif,system-ui,"Segoe UI",Helvetica,Arial,"DejaVu Sans
 .bg{fill:#ffffff}.band{fill:#f5f7fa}.title{font-size:17px;font-weight:600;fill:#1a2b3c}.head{font-size:12px;fill:#66788a}
 .name{font-size:14px;font-weight:600;fill:#1a2b3c}.kind{font-size:12px;fill:#4a5a6a}.mark{font-size:11px;fill:#8a5a00}
 .resource{fill:#ffffff;stroke:#4a7ab5;stroke-width:1.5}.external{fill:#fff8ea;stroke:#b7791f;stroke-width:1.5;stroke-dasharray:5 3}
-.instance{fill:#1f3a5f;stroke:#1f3a5f}.oninstance{fill:#ffffff}.stack{fill:#ffffff;stroke:#4a7ab5;stroke-width:1}
+.instance{fill:#1f3a5f;stroke:#1f3a5f}.oninstance{fill:#ffffff}
 .edge{fill:none;stroke:#6b7c93;stroke-width:1.5}.after{stroke:#2f6f4f;stroke-width:2}.owns{stroke:#c3ccd6;stroke-dasharray:2 4}
 .tip{fill:#6b7c93}.tipafter{fill:#2f6f4f}.tipowns{fill:#c3ccd6}
 </style>
@@ -67,7 +67,7 @@ func (l *layout) box(b *strings.Builder, p *place) {
 		extra, round = " oninstance", boxHeight/2
 	}
 	if n.several() {
-		fmt.Fprintf(b, `<rect class="stack" x="%s" y="%s" width="%s" height="%d" rx="%d"/>`+"\n", num(x+5), num(p.y+5), num(w), boxHeight, round)
+		fmt.Fprintf(b, `<rect class="%s" x="%s" y="%s" width="%s" height="%d" rx="%d"/>`+"\n", class, num(x+5), num(p.y+5), num(w), boxHeight, round)
 	}
 	fmt.Fprintf(b, `<rect class="%s" x="%s" y="%s" width="%s" height="%d" rx="%d"/>`+"\n", class, num(x), num(p.y), num(w), boxHeight, round)
 	lines := []struct{ class, text string }{{"name" + extra, n.title()}, {"kind" + extra, n.kindLabel()}, {"mark" + extra, joinMarks(n.Marks)}}

@@ -3,6 +3,7 @@ package rbac
 import (
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,10 +78,7 @@ func (p *Permissions) YAML() ([]byte, error) {
 		text := string(data)
 		switch o.(type) {
 		case *rbacv1.ClusterRole, *rbacv1.Role:
-			text, err = commented(text, scopes[0].Rules)
-			if err != nil {
-				return nil, err
-			}
+			text = commented(text, scopes[0].Rules)
 			scopes = scopes[1:]
 		}
 		out.WriteString("---\n" + text)
@@ -89,24 +87,34 @@ func (p *Permissions) YAML() ([]byte, error) {
 }
 
 // commented replaces the rules of a printed role, which stand last, by the same rules with comments.
-func commented(text string, rules []Rule) (string, error) {
+func commented(text string, rules []Rule) string {
 	head, _, found := strings.Cut(text, "\nrules:\n")
 	if !found {
-		return text, nil
+		return text
 	}
 	var out strings.Builder
 	out.WriteString(head + "\nrules:\n")
 	for i := range rules {
-		data, err := yaml.Marshal([]rbacv1.PolicyRule{rules[i].PolicyRule})
-		if err != nil {
-			return "", fmt.Errorf("cannot print a rule: %w", err)
-		}
 		for _, w := range rules[i].Why {
 			out.WriteString("# " + w + "\n")
 		}
-		out.Write(data)
+		r := &rules[i]
+		fmt.Fprintf(&out, "- apiGroups: %s\n  resources: %s\n", flow(r.APIGroups), flow(r.Resources))
+		if len(r.ResourceNames) > 0 {
+			fmt.Fprintf(&out, "  resourceNames: %s\n", flow(r.ResourceNames))
+		}
+		fmt.Fprintf(&out, "  verbs: %s\n", flow(r.Verbs))
 	}
-	return out.String(), nil
+	return out.String()
+}
+
+// flow prints a list in one line.
+func flow(list []string) string {
+	quoted := make([]string, 0, len(list))
+	for _, s := range list {
+		quoted = append(quoted, strconv.Quote(s))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 // Request is a request that the API server refused, or might refuse.
