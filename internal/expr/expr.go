@@ -76,3 +76,9 @@ func (x *Expr) MayOmit() bool { return false }
 // Assignable checks the result against the schema of the place that it goes to; nil: it fits, or that is not known before
 // it runs.
 func (x *Expr) Assignable(to *schema.Schema) *Problem { return nil }
+
+// IsOmit tells whether a value is Omit.
+func IsOmit(v any) bool {
+	_, ok := v.(Omit)
+	return ok
+}

@@ -7,4 +7,4 @@
 // only what is looked at, and a schema may contain itself.
 package schema
 
-//go:generate go run ./gen -out kubernetes.zip
+//go:generate go run ./gen -o kubernetes.zip
