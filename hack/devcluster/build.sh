@@ -125,7 +125,10 @@ if $want_node; then
   ensure pause "$node_dir/pause"
   touch "$node_dir"
   for f in devnode pause; do
-    [ -e "$main_dir/$f" ] || ln -sfn "../$(basename "$node_dir")/$f" "$main_dir/$f"
+    target=../$(basename "$node_dir")/$f
+    [ "$(readlink "$main_dir/$f" || true)" = "$target" ] && continue
+    ln -sfn "$target" "$main_dir/.$f.$$"
+    mv -fT "$main_dir/.$f.$$" "$main_dir/$f"
   done
 fi
 

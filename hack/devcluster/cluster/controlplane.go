@@ -18,6 +18,9 @@ type component struct {
 	inNode bool
 	// health is a URL that answers 200 once the component serves; without one it is ready when its socket is there.
 	health, socket string
+	// selfSigned says that the health is read over a connection that nobody can verify: controller manager and scheduler
+	// make a certificate for themselves at each start.
+	selfSigned bool
 	// after runs once the component is ready.
 	after func(context.Context) error
 }
@@ -156,7 +159,7 @@ func (c *Cluster) controllerManager() component {
 		name:   controllerManager,
 		path:   c.path("bin", controllerManager),
 		args:   append(args, c.state.ControllerManagerArgs...),
-		health: fmt.Sprintf("https://127.0.0.1:%d/healthz", port),
+		health: fmt.Sprintf("https://127.0.0.1:%d/healthz", port), selfSigned: true,
 	}
 }
 
@@ -173,7 +176,7 @@ func (c *Cluster) scheduler() component {
 			"--kube-api-qps=300",
 			"--kube-api-burst=600",
 		},
-		health: fmt.Sprintf("https://127.0.0.1:%d/healthz", port),
+		health: fmt.Sprintf("https://127.0.0.1:%d/healthz", port), selfSigned: true,
 	}
 }
 

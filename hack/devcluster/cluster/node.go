@@ -26,8 +26,9 @@ func nodeBinary(self string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(filepath.Dir(real), "devnode")
-	if _, err := os.Stat(path); err != nil {
+	// Resolved as well: a later build may let the link point elsewhere while this cluster runs.
+	path, err := filepath.EvalSymlinks(filepath.Join(filepath.Dir(real), "devnode"))
+	if err != nil {
 		return "", fmt.Errorf("a node needs the program devnode beside %s; build both with: hack/devcluster/build.sh node", real)
 	}
 	return path, nil
