@@ -1,0 +1,162 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"github.com/libretto-dev/libretto/config/crd"
+	"github.com/libretto-dev/libretto/internal/diag"
+)
+
+// rules are what the API server enforces for OperatorDefinitions.
+type rules struct {
+	structural *structuralschema.Structural
+	schema     validation.SchemaValidator
+	cel        *cel.Validator
+}
+
+var theRules = sync.OnceValues(func() (*rules, error) {
+	var v1 apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(crd.OperatorDefinitions, &v1); err != nil {
+		return nil, fmt.Errorf("cannot read the CustomResourceDefinition of OperatorDefinition: %w", err)
+	}
+	var props apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		v1.Spec.Versions[0].Schema.OpenAPIV3Schema, &props, nil); err != nil {
+		return nil, fmt.Errorf("cannot convert the schema of OperatorDefinition: %w", err)
+	}
+	structural, err := structuralschema.NewStructural(&props)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the schema of OperatorDefinition: %w", err)
+	}
+	schema, _, err := validation.NewSchemaValidator(&props)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the schema of OperatorDefinition: %w", err)
+	}
+	return &rules{
+		structural: structural,
+		schema:     schema,
+		cel:        cel.NewValidator(structural, true, celconfig.PerCallLimit),
+	}, nil
+})
+
+// check sets the defaults in object and returns what is wrong with it.
+func (r *rules) check(object map[string]any) diag.List {
+	list := r.unknown(object, "", r.structural, true)
+	defaulting.PruneNonNullableNullsWithoutDefaults(object, r.structural)
+	defaulting.Default(object, r.structural)
+	faults := validation.ValidateCustomResource(nil, object, r.schema)
+	faults = append(faults, listtype.ValidateListSetsAndMaps(nil, r.structural, object)...)
+	// The rules are written for values of the right types: with others they only add noise.
+	if !slices.ContainsFunc(faults, wrongType) {
+		rest, _ := r.cel.Validate(context.Background(), nil, r.structural, object, nil, celconfig.RuntimeCELCostBudget)
+		faults = append(faults, rest...)
+	}
+	for _, f := range faults {
+		list.Add(FieldError(f))
+	}
+	return list
+}
+
+func wrongType(e *field.Error) bool {
+	return e.Type == field.ErrorTypeTypeInvalid || e.Type == field.ErrorTypeNotSupported
+}
+
+// unknown finds the fields that the schema does not have.
+func (r *rules) unknown(value any, path string, s *structuralschema.Structural, root bool) diag.List {
+	var list diag.List
+	switch value := value.(type) {
+	case map[string]any:
+		if s.XPreserveUnknownFields || s.AdditionalProperties == nil && len(s.Properties) == 0 && !root && s.Type == "object" && path == "metadata" {
+			return nil
+		}
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			child := diag.Child(path, name)
+			switch prop, known := s.Properties[name]; {
+			case root && name == "metadata":
+			case known:
+				list = append(list, r.unknown(value[name], child, &prop, false)...)
+			case s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil:
+				list = append(list, r.unknown(value[name], child, s.AdditionalProperties.Structural, false)...)
+			case s.AdditionalProperties != nil:
+			default:
+				list.Add(unknownField(path, name, s))
+			}
+		}
+	case []any:
+		if s.Items == nil {
+			return nil
+		}
+		for i, item := range value {
+			list = append(list, r.unknown(item, diag.Index(path, i), s.Items, false)...)
+		}
+	}
+	return list
+}
+
+func unknownField(path, name string, s *structuralschema.Structural) diag.Diagnostic {
+	known := slices.Sorted(maps.Keys(s.Properties))
+	d := diag.Diagnostic{Path: diag.Child(path, name), Message: fmt.Sprintf("the field %q is not known here", name), Hint: diag.DidYouMean(name, known)}
+	if d.Hint == "" && len(known) > 0 {
+		d.Expected = "one of " + diag.OneOf(known, 12)
+	}
+	if path == "spec.crd" {
+		switch name {
+		case "preserveUnknownFields":
+			d.Hint = "remove it: false is the only value that the API server takes"
+		case "conversion":
+			d.Hint = "remove it: there are no conversion webhooks for kinds that Libretto declares"
+		}
+	}
+	return d
+}
+
+// FieldError turns an error of Kubernetes' own validation into a diagnostic.
+func FieldError(e *field.Error) diag.Diagnostic {
+	d := diag.Diagnostic{Path: diag.Normalize(strings.TrimPrefix(e.Field, "<nil>")), Message: strings.TrimSuffix(e.Detail, ".")}
+	switch e.Type {
+	case field.ErrorTypeRequired:
+		if d.Message == "" || d.Message == e.Type.String() {
+			d.Message = "required, and not there"
+		}
+	case field.ErrorTypeNotSupported:
+		d.Message, d.Expected, d.Found = "not one of the possible values", strings.TrimPrefix(d.Message, "supported values: "), found(e.BadValue)
+	case field.ErrorTypeDuplicate:
+		d.Message, d.Found = "the same is there twice", found(e.BadValue)
+	case field.ErrorTypeTooMany, field.ErrorTypeTooLong, field.ErrorTypeForbidden:
+	default:
+		d.Found = found(e.BadValue)
+	}
+	if d.Message == "" {
+		d.Message = strings.ToLower(e.Type.String())
+	}
+	return d
+}
+
+// found shows a value that is wrong, if that is short.
+func found(value any) string {
+	switch value.(type) {
+	case string:
+		if text := fmt.Sprintf("%q", value); len(text) <= 120 {
+			return text
+		}
+	case int, int32, int64, float64, bool:
+		return fmt.Sprint(value)
+	}
+	return ""
+}
