@@ -3,6 +3,7 @@ package scaffold
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 
@@ -154,8 +155,11 @@ func (c *conversion) definition(resources []ordered) ([]byte, error) {
 	return print(strings.TrimLeft(head, "\n"), doc)
 }
 
-// specSchema is the schema of spec: the knobs with their defaults.
-func (c *conversion) specSchema() ordered {
+// specSchema is the schema of spec: the knobs, and the fields that the author asked for.
+func (c *conversion) specSchema() ordered { return objectSchema(append(c.knobSchema(), c.extra()...)) }
+
+// knobSchema are the schemas of the knobs, with the values that were found as defaults.
+func (c *conversion) knobSchema() ordered {
 	props := ordered{}
 	images := ordered{}
 	for i := range c.knobs.images {
@@ -189,8 +193,7 @@ func (c *conversion) specSchema() ordered {
 			props = append(props, entry{key: group.many, value: objectSchema(group.fields)})
 		}
 	}
-	props = append(props, c.extra()...)
-	return objectSchema(props)
+	return props
 }
 
 // extra are the fields that the author asked for with --field.
@@ -233,7 +236,10 @@ func (c *conversion) instance() ([]byte, error) {
 			spec[c.Fields[i].Name] = c.Fields[i].sample(&c.Options)
 		}
 	}
-	hint := c.knobHint()
+	hint, err := c.knobHint()
+	if err != nil {
+		return nil, err
+	}
 	return print("", ordered{
 		{key: "apiVersion", value: c.Group + "/" + c.Version},
 		{key: "kind", value: c.Kind},
@@ -242,33 +248,36 @@ func (c *conversion) instance() ([]byte, error) {
 	})
 }
 
-// knobHint lists what may be set, as a comment.
-func (c *conversion) knobHint() string {
-	var lines []string
-	add := func(path string, value any) {
-		lines = append(lines, fmt.Sprintf("  %s: %v", strings.TrimPrefix(path, "self.spec."), value))
+// knobHint lists what may be set, as a comment in YAML.
+func (c *conversion) knobHint() (string, error) {
+	values := defaults(c.knobSchema())
+	if len(values) == 0 {
+		return "", nil
 	}
-	for _, x := range c.knobs.replicas {
-		add(x.path, x.count)
-	}
-	for i := range c.knobs.images {
-		x := &c.knobs.images[i]
-		add(x.path+".repository", x.repository)
-		if x.tag != "" {
-			add(x.path+".tag", x.tag)
-		}
-		if x.digest != "" {
-			add(x.path+".digest", x.digest)
-		}
-	}
-	for _, x := range c.knobs.hosts {
-		add(x.path, x.host)
-	}
-	if len(lines) == 0 {
-		return ""
-	}
-	return "What may be set here, with its default:\n" + strings.Join(lines, "\n")
+	data, err := print("", ordered{{key: "spec", value: values}})
+	return "What may be set, with its default:\n" + strings.TrimSuffix(string(data), "\n"), err
 }
+
+// defaults turns the schemas of fields into an object that holds their defaults.
+func defaults(fields ordered) ordered {
+	out := ordered{}
+	for _, f := range fields {
+		schema, _ := f.value.(ordered)
+		for _, e := range schema {
+			below, isObject := e.value.(ordered)
+			switch {
+			case e.key == "properties" && isObject:
+				out = append(out, entry{key: f.key, value: defaults(below)})
+			case e.key == "default" && schema[0].value != "object":
+				out = append(out, entry{key: f.key, value: e.value})
+			}
+		}
+	}
+	return out
+}
+
+// generatedName is a name with the hash that kustomize's generators put behind it.
+var generatedName = regexp.MustCompile(`-[24-9bcdfghkmt]{10}$`)
 
 // templates makes a resource of each object.
 func (c *conversion) templates() error {
@@ -276,6 +285,11 @@ func (c *conversion) templates() error {
 	names := c.resourceNames()
 	if c.prefix == "" {
 		c.note("the names of the objects have nothing in common, so they stay as they are: two instances in one namespace would want the same objects; put ${self.metadata.name} into the names, and into labels and selectors")
+	}
+	for _, o := range c.objects {
+		if c.base && generatedName.MatchString(o.GetName()) && (o.GetKind() == "ConfigMap" || o.GetKind() == "Secret") {
+			c.note("%s %s keeps the hash in its name that its generator gave it: a change of its content no longer rolls out pods", o.GetKind(), o.GetName())
+		}
 	}
 	spaces := map[string]string{}
 	for i, o := range objects {

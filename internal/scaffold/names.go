@@ -205,6 +205,12 @@ func (l *lifter) address(text string, whole bool) string {
 			})
 		}
 	}
+	for _, x := range l.knobs.hosts {
+		if strings.Contains(text, x.host) {
+			host := regexp.MustCompile(`(^|[^A-Za-z0-9.-])` + regexp.QuoteMeta(x.host) + `($|[^A-Za-z0-9.-])`)
+			text = host.ReplaceAllString(text, "${1}$${"+x.path+"}${2}")
+		}
+	}
 	if l.namespace != "" && !l.ClusterScoped {
 		text = strings.ReplaceAll(text, "."+l.namespace+".svc", ".${self.metadata.namespace}.svc")
 	}

@@ -83,10 +83,10 @@ func heading(o Options) string {
 # An operator for the kind %[1]s, in one document.
 #
 #   libretto validate %[2]s                  is it right? needs no cluster
-#   libretto render %[2]s %[3]s     which objects does it make? needs no cluster
+#   libretto render %[2]s %[3]s      which objects does it make? needs no cluster
 #   libretto run %[2]s                       be the operator, with the current kubeconfig
-#   kubectl apply -f %[3]s                     and make a %[1]s
-#   libretto rbac %[2]s --apply              in a cluster: the rights it needs
+#   kubectl apply -f %[3]s                     in another terminal: make a %[1]s
+#   libretto rbac %[2]s --apply              for a cluster that runs Libretto: the rights it needs
 apiVersion: libretto.dev/v1alpha1
 kind: OperatorDefinition
 metadata:

@@ -1,0 +1,3 @@
+#!/bin/sh
+# ${HOME} and ${PATH:-/bin} are the shell's business.
+exec web --home "${HOME}"
