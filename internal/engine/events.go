@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/watch"
+)
+
+// onEvent turns a change of an object into work on the instance that it belongs to.
+func (r *Run) onEvent(ev watch.Event) {
+	if ev.Own {
+		return
+	}
+	priority := 0
+	if ev.Initial {
+		priority = handler.LowPriority
+	}
+	switch ev.Role {
+	case watch.RoleInstance:
+		o := ev.Object()
+		r.enqueue(priority, 0, Request{Namespace: o.Namespace, Name: o.Name})
+		if ev.New == nil || ev.Old == nil {
+			r.changed()
+		}
+	case watch.RoleChild:
+		r.enqueueOwner(ev.New, priority)
+		if ev.New == nil || ev.Old != nil && ev.Old.Labels[v1alpha1.LabelInstance] != ev.New.Labels[v1alpha1.LabelInstance] {
+			r.enqueueOwner(ev.Old, priority)
+		}
+	case watch.RoleExternal:
+		r.enqueue(priority, 0, ev.Readers...)
+	}
+}
+
+// enqueueOwner works on the instance that a child belongs to. A child whose instance is not there is swept: the instance is
+// named by an annotation, and work on an instance that is not there looks for what it left.
+func (r *Run) enqueueOwner(child *watch.Object, priority int) {
+	if child == nil {
+		return
+	}
+	if o := r.set.InstanceByUID(childOf(child)); o != nil {
+		r.enqueue(priority, 0, Request{Namespace: o.Namespace, Name: o.Name})
+		return
+	}
+	if req, ok := OwnerOf(child); ok {
+		r.enqueue(priority, 0, req)
+	}
+}
