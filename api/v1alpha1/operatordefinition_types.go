@@ -45,7 +45,6 @@ type OperatorDefinitionList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.crd) != has(self.target)",message="exactly one of spec.crd (a kind of your own) and spec.target (an existing kind) must be set"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.crd) || !has(self.crd) || (oldSelf.crd.group == self.crd.group && oldSelf.crd.names.kind == self.crd.names.kind)",message="spec.crd.group and spec.crd.names.kind cannot change; write a new definition"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.crd) == has(self.crd)",message="a definition cannot change between spec.crd and spec.target; write a new definition"
-// +kubebuilder:validation:XValidation:rule="!has(self.crd) || !has(self.status) || !has(self.status.fields) || !self.status.fields.exists(k, k in ['conditions','observedGeneration','revision','resources','inventory'])",message="spec.status.fields must not contain conditions, observedGeneration, revision, resources or inventory: Libretto writes those itself"
 // +kubebuilder:validation:XValidation:rule="!has(self.target) || !has(self.status) || (has(self.target.manage) && 'Status' in self.target.manage)",message="spec.status needs target.manage to contain Status: Libretto writes no status to objects of a foreign kind unless asked"
 type OperatorDefinitionSpec struct {
 	// crd declares the kind. It takes the words of a CustomResourceDefinition's spec, so that an existing one can be pasted
