@@ -291,32 +291,3 @@ func sortVerbs(verbs []string) []string {
 	})
 	return out
 }
-
-// WatchNamespaces returns the namespaces in which the children of a kind have to be watched: those for which the rights are
-// given. Nil: all.
-func WatchNamespaces(p *program.Program, k program.Kind) []string {
-	b := &builder{program: p}
-	if p.Definition.Namespaces != nil {
-		b.namespaces = p.Definition.Namespaces.Names
-	}
-	var out []string
-	for _, n := range p.Nodes {
-		spec := b.resourceSpec(n.Name)
-		if spec == nil {
-			continue
-		}
-		for _, kind := range n.Kinds {
-			if kind != k {
-				continue
-			}
-			for _, ns := range writtenNamespaces(spec) {
-				out = union(out, b.at(k, ns))
-			}
-		}
-	}
-	if len(out) == 0 || contains(out, "") {
-		return nil
-	}
-	sort.Strings(out)
-	return out
-}

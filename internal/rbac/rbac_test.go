@@ -148,20 +148,3 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
-
-func TestWatchNamespaces(t *testing.T) {
-	p := build(v1alpha1.OperatorDefinitionSpec{
-		Namespaces: &v1alpha1.NamespaceScope{Names: []string{"team-b", "team-a"}},
-		Resources: []v1alpha1.Resource{
-			plain("config"),
-			{Name: "elsewhere", Template: raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"audit"}}`)},
-			{Name: "somewhere", Template: raw(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","namespace":"${self.spec.ns}"}}`)},
-		},
-	}, node("config", configMaps), node("elsewhere", configMaps), node("somewhere", deployments))
-	if diff := cmp.Diff([]string{"audit", "team-a", "team-b"}, WatchNamespaces(p, configMaps)); diff != "" {
-		t.Error(diff)
-	}
-	if got := WatchNamespaces(p, deployments); got != nil {
-		t.Errorf("got %v, want all", got)
-	}
-}
