@@ -40,7 +40,7 @@ title "1. One document becomes an operator"
 say "examples/alice/definition.yaml declares the kind Alice and what an Alice stands for: a ConfigMap, a Deployment, a Service."
 run libretto validate examples/alice
 say "The operator acts as a ServiceAccount that has the least rights which the document needs, and no others:"
-run libretto rbac examples/alice/definition.yaml --apply
+apply_rights examples/alice/definition.yaml alices.k106.com
 apply_definition examples/alice/definition.yaml
 expect 30 "the definition is Ready" condition opdef alices.k106.com Ready
 run kubectl get opdef
@@ -50,7 +50,8 @@ title "2. An object of the kind becomes resources"
 kubectl create namespace "$ns" >/dev/null
 run kubectl -n "$ns" apply -f examples/alice/instance.yaml
 expect 60 "the Alice is Ready" condition alice wonderland Ready
-run kubectl -n "$ns" get alice,deployment,service,configmap -l '!kubernetes.io/metadata.name' --ignore-not-found
+run kubectl -n "$ns" get alice
+run kubectl -n "$ns" get deployment,service,configmap -l libretto.dev/instance
 run kubectl -n "$ns" get alice wonderland -o jsonpath='{range .status.conditions[*]}{.type}={.status}: {.message}{"\n"}{end}'
 
 title "3. A bad object is refused by the API server"
@@ -107,13 +108,15 @@ title "8. A loop, resources when asked for, an external Secret (examples/webapp)
 install_example webapp webapps.example.com
 run kubectl -n "$ns" apply -f examples/webapp/instance.yaml
 expect 60 "the WebApp is Ready" condition webapp shop Ready
-run kubectl -n "$ns" get webapp,deployment,ingress -l '!none'
+run kubectl -n "$ns" get webapp
+run kubectl -n "$ns" get deployment,ingress -l app.kubernetes.io/name=shop
 
 title "9. A kustomize base that became an operator (examples/from-kustomize)"
 install_example from-kustomize guestbooks.example.com
 run kubectl -n "$ns" apply -f examples/from-kustomize/instance.yaml
 expect 60 "the Guestbook is Ready" condition guestbook guestbook Ready
-run kubectl -n "$ns" get guestbook,configmap -l '!none'
+run kubectl -n "$ns" get guestbook
+run kubectl -n "$ns" get deployment,service,ingress,configmap -l app.kubernetes.io/name=guestbook
 
 title "10. A kind that uses two other kinds, deleted in order (examples/platform)"
 install_example platform databases.platform.example.com websites.platform.example.com platforms.platform.example.com

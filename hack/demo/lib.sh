@@ -9,6 +9,7 @@ ns=demo
 began=$SECONDS
 work=$(mktemp -d "${TMPDIR:-/tmp}/libretto-demo.XXXXXX")
 mkdir -p "$work/bin"
+: >"$work/rights"
 devcluster='' manager='' stand_in='' webhook='' done_all=''
 passed=0
 definitions=()
@@ -86,18 +87,20 @@ apply_definition() {
   run kubectl apply --server-side --force-conflicts -f "$1"
 }
 
-# install_example NAME DEFINITION... applies an example's rights and definitions, and waits until they are Ready.
-install_example() {
-  local example=$1 name
-  shift
-  libretto rbac "examples/$example" --apply 2>&1 | indent || die "cannot apply the rights"
-  libretto validate "examples/$example" -o definition >/dev/null 2>&1 || true
-  deploy_definitions "$example"
-  for name in "$@"; do expect 30 "definition $name is Ready" condition opdef "$name" Ready; done
+# apply_rights FILE DEFINITION gives a definition's ServiceAccount the rights that it needs.
+apply_rights() {
+  echo "$1 $2" >>"$work/rights"
+  run libretto rbac "$1" --definition "$2" --apply
 }
 
-# deploy_definitions NAME applies the definitions of an example.
-deploy_definitions() { apply_definition "examples/$1/definition.yaml"; }
+# install_example NAME DEFINITION... applies an example's rights and definitions, and waits until they are Ready.
+install_example() {
+  local file=examples/$1/definition.yaml name
+  shift
+  for name in "$@"; do apply_rights "$file" "$name" >"$work/last" 2>&1 || { cat "$work/last"; die "cannot apply the rights"; }; done
+  apply_definition "$file"
+  for name in "$@"; do expect 30 "definition $name is Ready" condition opdef "$name" Ready; done
+}
 
 # deleted_in_order KIND/NAME... watches objects go, and fails unless they go in this order.
 deleted_in_order() {
@@ -176,13 +179,14 @@ stop() { # PID: ends a process and waits for it
 
 # remove_all removes from a cluster that is not ours what the demo made there.
 remove_all() {
-  local file
+  local file name
   kubectl delete namespace "$ns" --ignore-not-found --timeout=90s || true
   for file in "${definitions[@]}"; do
     kubectl delete -f "$file" --ignore-not-found --timeout=60s || true
-    libretto rbac "$file" 2>/dev/null | kubectl delete -f - --ignore-not-found || true
   done
-  for file in alice team-namespace webapp guestbook platform; do kubectl delete namespace "$file-system" --ignore-not-found --wait=false || true; done
+  while read -r file name; do
+    libretto rbac "$file" --definition "$name" | kubectl delete --ignore-not-found -f - || true
+  done <"$work/rights"
   stop "$manager"
   kubectl delete -k hack/demo --ignore-not-found --timeout=60s || true
 }
