@@ -28,6 +28,10 @@ const (
 	ReasonServed = "Served"
 	// ReasonBreakingChange: the new schema refuses, or loses, what is stored already; the last accepted revision stays at work.
 	ReasonBreakingChange = "BreakingChange"
+	// ReasonReconcileFailed: requests to the API server fail again and again; Libretto keeps trying.
+	ReasonReconcileFailed = "ReconcileFailed"
+	// ReasonDeletingInstances: the definition is being deleted, and its instances before it.
+	ReasonDeletingInstances = "DeletingInstances"
 	// ReasonCRDRejected: the API server does not take the CRD; the message is its own.
 	ReasonCRDRejected = "CRDRejected"
 	// ReasonCompileFailed: the document has errors; the last accepted revision stays at work.

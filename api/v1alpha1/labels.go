@@ -55,3 +55,7 @@ func DefinitionID(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:8])
 }
+
+// TargetFinalizer returns the finalizer on objects of a target kind: several definitions may attach to one object, and each
+// takes off its own.
+func TargetFinalizer(definition string) string { return FinalizerInstance + "-" + DefinitionID(definition) }

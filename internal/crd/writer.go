@@ -221,6 +221,16 @@ func (w *Writer) Delete(ctx context.Context, name, definition string) (gone bool
 	return false, nil
 }
 
+// Annotations returns the annotations of the CustomResourceDefinition of a definition; none when it is not there or not the
+// definition's.
+func (w *Writer) Annotations(ctx context.Context, name, definition string) (map[string]string, error) {
+	live, err := w.owned(ctx, name, definition)
+	if live == nil {
+		return nil, err
+	}
+	return live.Annotations, nil
+}
+
 // owned reads the CustomResourceDefinition; nil when it is not there or not the definition's.
 func (w *Writer) owned(ctx context.Context, name, definition string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	live := &apiextensionsv1.CustomResourceDefinition{}

@@ -1,0 +1,256 @@
+package definition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/crd"
+	"github.com/libretto-dev/libretto/internal/diag"
+	"github.com/libretto-dev/libretto/internal/program"
+	"github.com/libretto-dev/libretto/internal/registry"
+)
+
+// Files puts definitions to work that come from files: there is no OperatorDefinition in the cluster, hence no status, no
+// revision and no finalizer. It is a Runnable of a manager. The kinds of which objects may exist are kept in an annotation of
+// the CustomResourceDefinition; a target has none, and what an earlier state of its file made of other kinds is not found.
+type Files struct {
+	// Definitions are worked on in this order.
+	Definitions []*v1alpha1.OperatorDefinition
+	// ActAsSelf ignores the serviceAccount of the definitions: Libretto's own identity acts.
+	ActAsSelf bool
+	Compiler  *Compiler
+	CRDs      *crd.Writer
+	Registry  *registry.Registry
+	Engine    Engine
+	Metrics   *Metrics
+	// Report is told how a definition stands when that changes; nil: nobody.
+	Report func(definition, message string)
+}
+
+// How often Files looks again.
+const (
+	fileSoon  = 300 * time.Millisecond // something is under way
+	fileLater = 5 * time.Second        // a kind is missing, or a request failed
+)
+
+// fileState is how one definition stands.
+type fileState struct {
+	def      *v1alpha1.OperatorDefinition
+	program  *program.Program
+	settled  bool
+	reported string
+}
+
+// Start implements manager.Runnable. A definition that does not compile is an error: it ends the manager.
+func (f *Files) Start(ctx context.Context) error {
+	states, err := f.compileAll()
+	if err != nil {
+		return err
+	}
+	changed := make(chan struct{}, 1)
+	f.Engine.OnChange(func(string) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	for {
+		wait := time.Duration(0)
+		for _, s := range states {
+			if d := f.step(ctx, s); d > 0 && (wait == 0 || d < wait) {
+				wait = d
+			}
+		}
+		var timer <-chan time.Time // nil: never
+		if wait > 0 {
+			timer = time.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+			for _, s := range states {
+				f.Engine.Stop(s.def.Name)
+			}
+			return nil
+		case <-timer:
+		case <-changed:
+		}
+	}
+}
+
+// compileAll compiles all definitions, twice where one uses a kind that another one declares.
+func (f *Files) compileAll() ([]*fileState, error) {
+	var all diag.List
+	states := make([]*fileState, 0, len(f.Definitions))
+	for _, d := range f.Definitions {
+		def := d.DeepCopy()
+		if f.ActAsSelf {
+			def.Spec.ServiceAccount = nil
+		}
+		p, ds := f.Compiler.Compile(def)
+		all = append(all, ds.Errors()...)
+		if p != nil {
+			states = append(states, &fileState{def: def, program: p})
+			f.Registry.Set(def.Name, registry.Entry{Program: p})
+		}
+	}
+	if err := all.Err(); err != nil {
+		return nil, fmt.Errorf("cannot compile: %w", err)
+	}
+	for _, s := range states {
+		if len(s.program.PendingKinds) > 0 {
+			if p, ds := f.Compiler.Compile(s.def); p != nil {
+				s.program = p
+			} else {
+				all = append(all, ds.Errors()...)
+			}
+		}
+	}
+	if err := all.Err(); err != nil {
+		return nil, fmt.Errorf("cannot compile: %w", err)
+	}
+	return states, nil
+}
+
+// step does what is to be done for a definition, and says when to look again: 0 is when something changes.
+func (f *Files) step(ctx context.Context, s *fileState) time.Duration {
+	if !s.settled {
+		if wait, err := f.put(ctx, s); err != nil {
+			f.report(s, err.Error())
+			return fileLater
+		} else if wait > 0 {
+			return wait
+		}
+		s.settled = true
+	}
+	wait := time.Duration(0)
+	if len(s.program.PendingKinds) > 0 {
+		wait = fileLater
+		p, ds := f.Compiler.Compile(s.def)
+		switch {
+		case p == nil:
+			f.report(s, "a kind that it waited for is there now, and does not fit: "+ds.Errors().Summary(shortMessage))
+			return fileLater
+		case len(p.PendingKinds) < len(s.program.PendingKinds):
+			s.program, s.settled = p, false
+			return fileSoon
+		}
+	}
+	f.report(s, f.describe(s))
+	return wait
+}
+
+// put applies the CustomResourceDefinition and starts the work.
+func (f *Files) put(ctx context.Context, s *fileState) (time.Duration, error) {
+	kinds := programKinds(s.program)
+	if s.program.CRD != nil {
+		result, all, err := f.applyCRD(ctx, s, kinds)
+		if err != nil {
+			return 0, err
+		}
+		if ok, message := crd.Established(result.Live); !ok {
+			f.report(s, message)
+			return fileSoon, nil
+		}
+		kinds = all
+	}
+	revision, err := RevisionName(s.def.Name, &s.def.Spec)
+	if err != nil {
+		return 0, err
+	}
+	f.Registry.Set(s.def.Name, registry.Entry{Program: s.program, Revision: revision})
+	err = f.Engine.Ensure(ctx, EngineSpec{
+		Definition: s.def.Name, Program: s.program, Revision: revision, ServiceAccount: s.def.Spec.ServiceAccount, ManagedKinds: kinds,
+	})
+	return 0, err
+}
+
+func (f *Files) applyCRD(ctx context.Context, s *fileState, kinds []runtimeschema.GroupVersionKind) (*crd.Result, []runtimeschema.GroupVersionKind, error) {
+	all := map[runtimeschema.GroupVersionKind]bool{}
+	for _, k := range kinds {
+		all[k] = true
+	}
+	annotations, err := f.CRDs.Annotations(ctx, s.program.CRD.Name, s.def.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, text := range strings.Split(annotations[v1alpha1.AnnotationManagedKinds], ",") {
+		if gvk, _ := runtimeschema.ParseKindArg(text); gvk != nil {
+			all[*gvk] = true
+		}
+	}
+	sorted := sortedKinds(all)
+	names := make([]string, len(sorted))
+	for i, k := range sorted {
+		names[i] = k.Kind + "." + k.Version + "." + k.Group
+	}
+	result, err := f.CRDs.Apply(ctx, crd.Request{
+		Want: s.program.CRD, Definition: s.def.Name,
+		AllowBreaking: s.def.Annotations[v1alpha1.AnnotationAllowBreaking] == "true",
+		Annotations:   map[string]string{v1alpha1.AnnotationManagedKinds: strings.Join(names, ",")},
+	})
+	var conflict *crd.ConflictError
+	switch {
+	case err == nil:
+		if result.Written {
+			f.Metrics.crdWritten(s.def.Name)
+			ctrl.LoggerFrom(ctx).Info("Applied the CustomResourceDefinition", "crd", s.program.CRD.Name)
+		}
+		return result, sorted, nil
+	case errors.As(err, &conflict), apierrors.IsInvalid(err):
+		return nil, nil, err
+	}
+	return nil, nil, fmt.Errorf("cannot declare %s: %w", s.program.Instance.Kind, err)
+}
+
+// describe says how the work stands in one line.
+func (f *Files) describe(s *fileState) string {
+	st, ok := f.Engine.State(s.def.Name)
+	if !ok {
+		return "starting"
+	}
+	var parts []string
+	if st.Quarantined != "" {
+		parts = append(parts, st.Quarantined)
+	}
+	for _, w := range st.Watches {
+		switch {
+		case w.Forbidden:
+			parts = append(parts, "may not watch "+kindString(w.Kind))
+		case w.NotFound:
+			parts = append(parts, "the cluster does not have "+kindString(w.Kind))
+		}
+	}
+	for _, d := range st.Denied {
+		parts = append(parts, fmt.Sprintf("may not %s %s", d.Verb, runtimeschema.GroupResource{Group: d.Group, Resource: d.Resource}))
+	}
+	for _, k := range s.program.PendingKinds {
+		parts = append(parts, "waits for "+kindString(k))
+	}
+	slices.Sort(parts)
+	if parts = slices.Compact(parts); len(parts) > 0 {
+		return strings.Join(parts, "; ")
+	}
+	if !st.Synced {
+		return "starting"
+	}
+	return "serving " + kindString(s.program.Instance.GroupVersionKind)
+}
+
+func (f *Files) report(s *fileState, message string) {
+	if message == s.reported {
+		return
+	}
+	s.reported = message
+	if f.Report != nil {
+		f.Report(s.def.Name, message)
+	}
+}

@@ -1,0 +1,174 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/apply"
+	"github.com/libretto-dev/libretto/internal/engine"
+	"github.com/libretto-dev/libretto/internal/inventory"
+	"github.com/libretto-dev/libretto/internal/watch"
+)
+
+// abandonAfter is how long a deletion goes on trying to remove an object without the right to. Then the object is left
+// behind, named by an event, so that the deletion ends.
+const abandonAfter = 5 * time.Minute
+
+// delete removes what the instance has made, the highest wave first and each wave only when the one before is gone, and
+// then lets the instance go. It reads the inventory alone.
+func (s *scope) delete(ctx context.Context) (reconcile.Result, error) {
+	s.run.Set().WatchExternals(s.req, nil)
+	if !slices.Contains(s.obj.Finalizers, s.finalizer()) {
+		return reconcile.Result{}, nil // the garbage collector does the rest
+	}
+	force := s.obj.Annotations[v1alpha1.AnnotationForceDelete] == "true"
+	items := s.remaining()
+	for len(items) > 0 && !force {
+		wave := inventory.LastWave(items)
+		if err := s.remove(ctx, wave); err != nil {
+			return reconcile.Result{}, err
+		}
+		if len(s.leaving) > 0 {
+			break
+		}
+		items = slices.DeleteFunc(items, func(i inventory.Item) bool { return i.Wave == wave[0].Wave })
+	}
+	denied := slices.ContainsFunc(s.problems, func(p problem) bool {
+		return p.reason == v1alpha1.ReasonForbidden || p.reason == v1alpha1.ReasonImpersonationDenied
+	})
+	waited := s.run.Clock().Since(s.obj.DeletionTimestamp.Time)
+	if len(s.leaving) > 0 && !force && (!denied || waited < abandonAfter) {
+		return s.stillDeleting(ctx, denied)
+	}
+	if left := s.leaving; len(left) > 0 || force && len(items) > 0 {
+		s.abandoned(items)
+	}
+	return s.letGo(ctx)
+}
+
+// remaining is the inventory without what the garbage collector removes once the instance is gone, unless an order of
+// deletion is asked for: order among collected objects matters only where a resource says dependsOn.
+func (s *scope) remaining() []inventory.Item { return s.made() }
+
+func (s *scope) stillDeleting(ctx context.Context, denied bool) (reconcile.Result, error) {
+	result, err := s.finishDeleting(ctx)
+	if denied && err == nil {
+		result.RequeueAfter = 30 * time.Second
+	}
+	return result, err
+}
+
+// letGo takes the finalizer off: with the identity of the definition, or, if that has lost the right, with Libretto's own.
+func (s *scope) letGo(ctx context.Context) (reconcile.Result, error) {
+	_, err := s.run.Writer().SetFinalizer(ctx, s.obj, s.finalizer(), false)
+	if isForbidden(err) {
+		if _, own := s.run.Fallback().SetFinalizer(ctx, s.obj, s.finalizer(), false); own == nil {
+			err = nil
+		}
+	}
+	if err == nil {
+		return reconcile.Result{}, nil
+	}
+	p := classify("", fmt.Errorf("cannot take the finalizer off: %w", err))
+	if p.transient {
+		return reconcile.Result{}, ignoreStale(err)
+	}
+	p = s.explain(p, err)
+	s.problem(p)
+	s.run.Report(s.req, engine.Report{UID: s.obj.UID, Stalled: true, Reason: p.reason, Message: bounded(p.message), Denied: p.denied})
+	s.record(corev1.EventTypeWarning, p.reason, "Delete", p.message)
+	return reconcile.Result{RequeueAfter: retryAfter(s.failures())}, nil
+}
+
+func (s *scope) failures() int {
+	last, _ := s.run.Last(s.req)
+	last.Failures++
+	s.run.Report(s.req, last)
+	return last.Failures
+}
+
+func (s *scope) abandoned(items []inventory.Item) {
+	names := make([]string, len(items))
+	for i := range items {
+		names[i] = describe(items[i])
+	}
+	message := bounded("left behind, because they could not be removed: " + strings.Join(names, ", "))
+	s.record(corev1.EventTypeWarning, v1alpha1.ReasonAbandoned, "Delete", message)
+	s.run.Tell(engine.Event{Instance: s.r.ref(s.req), Action: engine.ActionFailed, Message: message})
+}
+
+// removeAll removes all that was made for an object that is not an instance any more.
+func (s *scope) removeAll(ctx context.Context) error { return s.remove(ctx, s.made()) }
+
+// sweep removes objects whose instance is gone and that no owner reference lets the garbage collector remove. That the
+// instance is gone is asked of the API server: not to be seen is not the same.
+func (r *Reconciler) sweep(ctx context.Context, req engine.Request) (reconcile.Result, error) {
+	if !r.run.Set().InstanceState().Synced() || r.run.Spec().Draining {
+		return reconcile.Result{}, nil
+	}
+	left := r.leftBehind(req)
+	if len(left) == 0 {
+		return reconcile.Result{}, nil
+	}
+	kind := r.run.Spec().Program.Instance
+	owner, err := r.run.Writer().Get(ctx, kind, req.Namespace, req.Name)
+	if err != nil {
+		if isForbidden(err) {
+			return reconcile.Result{RequeueAfter: lastRetry}, nil
+		}
+		return reconcile.Result{}, err
+	}
+	for _, child := range left {
+		uid := child.Labels[v1alpha1.LabelInstance]
+		if owner != nil && string(owner.GetUID()) == uid && (kind.Namespaced && !r.run.Serves(req.Namespace) || r.selects(owner.GetLabels())) {
+			continue // it is there, and it is an instance or in a namespace that is not served now
+		}
+		if child.Annotations[v1alpha1.AnnotationDeletionPolicy] == string(v1alpha1.DeletionPolicyRetain) {
+			continue
+		}
+		err := r.run.Writer().Delete(ctx, apply.Deletion{Kind: child.Kind, Namespace: child.Namespace, Name: child.Name, UID: child.UID})
+		switch {
+		case isForbidden(err):
+			return reconcile.Result{RequeueAfter: lastRetry}, nil
+		case err != nil:
+			return reconcile.Result{}, err
+		}
+		r.breaker.forget(child.UID)
+		r.run.CountWrite(string(engine.ActionDeleted))
+		r.run.Tell(engine.Event{
+			Instance: r.ref(req), Resource: child.Annotations[v1alpha1.AnnotationResource], Action: engine.ActionDeleted,
+			Object: engine.Ref{Kind: child.Kind, Namespace: child.Namespace, Name: child.Name}, Message: "its instance is gone",
+		})
+	}
+	return reconcile.Result{}, nil
+}
+
+func (r *Reconciler) leftBehind(req engine.Request) []*watch.Object {
+	var left []*watch.Object
+	for _, o := range r.run.Set().Children() {
+		owner, ok := engine.OwnerOf(o)
+		if !ok || owner != req || o.Deleting() || owned(o) {
+			continue
+		}
+		left = append(left, o)
+	}
+	return left
+}
+
+// owned: the garbage collector removes it with the instance. For an object that left the selection of a target the instance
+// is still there, and so is what it owns: those are looked at too.
+func owned(o *watch.Object) bool {
+	for _, ref := range o.OwnerReferences {
+		if string(ref.UID) == o.Labels[v1alpha1.LabelInstance] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,90 @@
+package instance
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/libretto-dev/libretto/internal/engine"
+)
+
+// Retries of what somebody has to mend: the first after firstRetry, each twice as late as the one before, up to lastRetry.
+// Changes of the instance, its children or the definition are worked on at once.
+const (
+	firstRetry = 5 * time.Second
+	lastRetry  = 5 * time.Minute
+)
+
+// Reconciler works on the instances of one definition.
+type Reconciler struct {
+	run     *engine.Run
+	breaker *breaker
+}
+
+// New returns a Reconciler for a run of the engine.
+func New(run *engine.Run) reconcile.TypedReconciler[engine.Request] {
+	return &Reconciler{run: run, breaker: newBreaker(run.Clock())}
+}
+
+// Reconcile implements reconcile.TypedReconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req engine.Request) (reconcile.Result, error) {
+	obj := r.run.Set().Instance(req.Namespace, req.Name)
+	if obj == nil {
+		return r.gone(ctx, req)
+	}
+	entry, ok := r.run.Entry()
+	if !ok {
+		return reconcile.Result{}, nil // the definition is being stopped
+	}
+	s := newScope(r, req, obj, entry)
+	if obj.Deleting() {
+		return s.delete(ctx)
+	}
+	if r.run.Spec().Draining || !r.run.Serves(obj.Namespace) {
+		r.run.Forget(req)
+		return reconcile.Result{}, nil
+	}
+	matches, err := s.eval.Matches()
+	if err != nil {
+		s.problem(evaluationProblem("", err))
+		return s.finish(ctx)
+	}
+	if !matches {
+		return s.release(ctx)
+	}
+	for _, phase := range []func(context.Context) error{s.bindExternals, s.hold, s.walkGraph, s.prune} {
+		if err := phase(ctx); err != nil {
+			return reconcile.Result{}, err
+		}
+		if s.halted {
+			break
+		}
+	}
+	return s.finish(ctx)
+}
+
+// gone cleans up after an instance that is not there any more: it was deleted, it left the selection of a target, or the
+// watch has not seen it yet. What it is, is asked of the API server, but only when it left objects that nobody else removes.
+func (r *Reconciler) gone(ctx context.Context, req engine.Request) (reconcile.Result, error) {
+	r.run.Set().WatchExternals(req, nil)
+	if r.run.Forget(req) {
+		r.run.Tell(engine.Event{Instance: r.ref(req), Action: engine.ActionGone})
+	}
+	return r.sweep(ctx, req)
+}
+
+func (r *Reconciler) ref(req engine.Request) engine.Ref {
+	return engine.Ref{Kind: r.run.Spec().Program.Instance, Namespace: req.Namespace, Name: req.Name}
+}
+
+// retryAfter is how long to wait after that many failures in a row.
+func retryAfter(failures int) time.Duration {
+	d := firstRetry
+	for range failures {
+		if d *= 2; d >= lastRetry {
+			return lastRetry
+		}
+	}
+	return d
+}

@@ -1,0 +1,208 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/apply"
+	"github.com/libretto-dev/libretto/internal/engine"
+	"github.com/libretto-dev/libretto/internal/inventory"
+	"github.com/libretto-dev/libretto/internal/plan"
+	"github.com/libretto-dev/libretto/internal/program"
+	"github.com/libretto-dev/libretto/internal/registry"
+	"github.com/libretto-dev/libretto/internal/render"
+	"github.com/libretto-dev/libretto/internal/watch"
+)
+
+// scope is what the phases of one pass share. Phases fill it; finish turns it into the status.
+type scope struct {
+	r   *Reconciler
+	run *engine.Run
+	req engine.Request
+	// obj is the instance; replaced when the pass writes to it.
+	obj      *watch.Object
+	program  *program.Program
+	revision string
+	eval     *render.Evaluation
+	walk     *plan.Walk
+	// last is how the pass before ended.
+	last engine.Report
+
+	// resources tells how each node stands, by its index.
+	resources []v1alpha1.ResourceStatus
+	// desired are the objects that the nodes want.
+	desired map[inventory.Key]bool
+	// problems are what went wrong or is waited for.
+	problems []problem
+	// leaving are the objects that are to go, with what holds them.
+	leaving []string
+	// halted ends the pass early: the finalizer could not be set.
+	halted bool
+}
+
+func newScope(r *Reconciler, req engine.Request, obj *watch.Object, entry registry.Entry) *scope {
+	p := entry.Program
+	last, _ := r.run.Last(req)
+	if last.UID != obj.UID {
+		last = engine.Report{}
+	}
+	s := &scope{
+		r: r, run: r.run, req: req, obj: obj, program: p, revision: entry.Revision, last: last,
+		eval:      render.New(p, obj.Unstructured().Object),
+		walk:      plan.New(p),
+		resources: make([]v1alpha1.ResourceStatus, len(p.Nodes)),
+		desired:   map[inventory.Key]bool{},
+	}
+	for i, n := range p.Nodes {
+		s.resources[i] = v1alpha1.ResourceStatus{Name: n.Name, State: v1alpha1.ResourceWaiting}
+	}
+	return s
+}
+
+// bindExternals looks up the objects that expressions read.
+func (s *scope) bindExternals(context.Context) error {
+	if len(s.program.Externals) == 0 {
+		return nil
+	}
+	refs, err := s.eval.Externals()
+	if err != nil {
+		s.problem(evaluationProblem("external", err))
+		s.halted = true
+		return nil
+	}
+	wanted := make([]watch.External, 0, len(refs))
+	for _, ref := range refs {
+		if ref.Err == nil && (ref.List || ref.ObjectName != "") {
+			wanted = append(wanted, s.watched(ref))
+		}
+	}
+	s.run.Set().WatchExternals(s.req, wanted)
+	for _, ref := range refs {
+		switch {
+		case ref.Err != nil:
+			continue // stays unbound: whoever reads it waits
+		case !ref.List && ref.ObjectName == "":
+			s.eval.BindExternal(ref.Name, nil)
+			continue
+		}
+		objects, state := s.run.Set().External(s.watched(ref))
+		if !state.HasSynced {
+			s.watchProblem("external "+ref.Name, ref.Kind, state)
+			continue
+		}
+		values := make([]map[string]any, len(objects))
+		for i, o := range objects {
+			values[i] = o.Unstructured().Object
+		}
+		s.eval.BindExternal(ref.Name, values)
+	}
+	return nil
+}
+
+func (s *scope) watched(ref render.ExternalRef) watch.External {
+	var fields [][]string
+	for _, r := range s.program.Refs() {
+		if r.Variable != ref.Name {
+			continue
+		}
+		path := r.Path
+		if ref.List && len(path) > 0 {
+			path = path[1:]
+		}
+		if len(path) == 0 {
+			fields = nil
+			break
+		}
+		fields = append(fields, path)
+	}
+	return watch.External{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.ObjectName, Labels: ref.Labels, Fields: fields}
+}
+
+// finalizer returns the finalizer that the definition puts on its instances.
+func (s *scope) finalizer() string { return finalizerOf(s.program) }
+
+func finalizerOf(p *program.Program) string {
+	if p.CRD == nil {
+		return v1alpha1.TargetFinalizer(p.Name)
+	}
+	return v1alpha1.FinalizerInstance
+}
+
+// hold puts the finalizer on the instance where one is needed, before anything is made.
+func (s *scope) hold(ctx context.Context) error {
+	if !s.needsFinalizer() || slices.Contains(s.obj.Finalizers, s.finalizer()) {
+		return nil
+	}
+	updated, err := s.run.Writer().SetFinalizer(ctx, s.obj, s.finalizer(), true)
+	if err != nil {
+		s.halted = true
+		return s.instanceError("cannot put the finalizer on", err)
+	}
+	s.wrote(updated)
+	return nil
+}
+
+// needsFinalizer: children that the garbage collector does not reach, or an order of deletion that was asked for.
+func (s *scope) needsFinalizer() bool {
+	p := s.program
+	if !p.HoldFinalizer {
+		return false
+	}
+	if p.CRD == nil {
+		return true // asked for by target.manage
+	}
+	for _, n := range p.Nodes {
+		if n.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
+			continue
+		}
+		if len(n.After) > 0 || !n.Collected(p.Instance) {
+			return true
+		}
+	}
+	return false
+}
+
+// instanceError sorts an error of a write to the instance itself: what passes is returned, what does not becomes a problem.
+func (s *scope) instanceError(doing string, err error) error {
+	p := classify("", fmt.Errorf("%s the instance: %w", doing, err))
+	var stale *apply.StaleError
+	if errors.As(err, &stale) || p.transient {
+		return err
+	}
+	s.problem(s.explain(p, err))
+	return nil
+}
+
+// release lets go of an object of a target that is no longer (or not yet) an instance: what was made for it goes.
+func (s *scope) release(ctx context.Context) (reconcile.Result, error) {
+	s.run.Set().WatchExternals(s.req, nil)
+	s.run.Forget(s.req)
+	if err := s.removeAll(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	if slices.Contains(s.obj.Finalizers, s.finalizer()) && len(s.run.Set().ByInstance(s.obj.UID)) == 0 {
+		updated, err := s.run.Writer().SetFinalizer(ctx, s.obj, s.finalizer(), false)
+		if err != nil {
+			return reconcile.Result{}, ignoreStale(err)
+		}
+		s.wrote(updated)
+	}
+	return reconcile.Result{}, nil
+}
+
+func ignoreStale(err error) error {
+	var stale *apply.StaleError
+	if errors.As(err, &stale) {
+		return nil // the watch brings the newer object, and with it the next pass
+	}
+	return err
+}
+
+// uidOf returns the UID of the instance.
+func (s *scope) uidOf() types.UID { return s.obj.UID }
