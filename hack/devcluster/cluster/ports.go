@@ -43,14 +43,21 @@ func freePort(taken map[int]bool) (int, error) {
 		if taken[n] {
 			continue
 		}
-		// On all addresses, since the API server of a cluster with a node binds another address than loopback.
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", n))
-		if err != nil {
+		if !portFree(n) {
 			continue
 		}
-		l.Close()
 		taken[n] = true
 		return n, nil
 	}
 	return 0, fmt.Errorf("no free port between %d and %d", portFirst, portLast)
+}
+
+// portFree tries all addresses, since the API server of a cluster with a node binds another one than loopback.
+func portFree(n int) bool {
+	l, err := net.Listen("tcp", fmt.Sprintf(":%d", n))
+	if err != nil {
+		return false
+	}
+	l.Close()
+	return true
 }
