@@ -120,7 +120,7 @@ func typeOf(s *apiextensionsv1.JSONSchemaProps) string {
 func about(s *apiextensionsv1.JSONSchemaProps) string {
 	text := s.Description
 	add := func(format string, args ...any) { text += " " + fmt.Sprintf(format, args...) }
-	if s.Default != nil {
+	if s.Default != nil && !strings.Contains(text, "efault") {
 		add("Default `%s`.", strings.Trim(string(s.Default.Raw), `"`))
 	}
 	if s.Minimum != nil && s.Maximum != nil {
@@ -140,7 +140,9 @@ func about(s *apiextensionsv1.JSONSchemaProps) string {
 	return text
 }
 
-func cell(s string) string { return strings.Join(strings.Fields(strings.ReplaceAll(s, "\n", " ")), " ") }
+func cell(s string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(s, "\n", " ")), " ")
+}
 
 func names(m map[string]apiextensionsv1.JSONSchemaProps) []string {
 	out := make([]string, 0, len(m))
