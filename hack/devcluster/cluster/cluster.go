@@ -129,13 +129,13 @@ func (c *Cluster) prepare(opts Options) error {
 			return err
 		}
 	}
-	if err := c.linkBinaries(); err != nil {
-		return err
-	}
 	if c.state.Node {
 		if err := c.prepareNode(); err != nil {
 			return err
 		}
+	}
+	if err := c.linkBinaries(); err != nil {
+		return err
 	}
 	return c.save()
 }

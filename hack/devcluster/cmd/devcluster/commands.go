@@ -56,6 +56,13 @@ func upFlags(cmd *cobra.Command, opts *cluster.Options) {
 
 func newDir() (string, error) { return os.MkdirTemp("", "devcluster-") }
 
+// dropUnused removes a directory that newDir made, if Up failed before there was a cluster, with logs, in it.
+func dropUnused(dir string) {
+	if _, err := cluster.Open(dir); errors.Is(err, os.ErrNotExist) {
+		_ = os.RemoveAll(dir)
+	}
+}
+
 func upCommand() *cobra.Command {
 	var opts cluster.Options
 	cmd := &cobra.Command{
@@ -73,6 +80,9 @@ func upCommand() *cobra.Command {
 			opts.Out = os.Stderr
 			c, err := cluster.Up(cmd.Context(), opts)
 			if err != nil {
+				if made {
+					dropUnused(opts.Dir)
+				}
 				return err
 			}
 			fmt.Printf("export KUBECONFIG=%s\nexport %s=%s\n", c.Kubeconfig(), dirVariable, c.Dir)

@@ -40,6 +40,7 @@ func runCommand() *cobra.Command {
 				if opts.Dir, err = newDir(); err != nil {
 					return err
 				}
+				defer dropUnused(opts.Dir)
 			} else if _, err := cluster.Open(opts.Dir); err == nil && !keep {
 				return fmt.Errorf("%s holds a cluster, which `run` would remove afterwards; use it with KUBECONFIG=%s, or give --keep, or another --dir", opts.Dir, filepath.Join(opts.Dir, "kubeconfig"))
 			}
