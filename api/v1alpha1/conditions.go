@@ -80,6 +80,8 @@ const (
 	ReasonFighting = "Fighting"
 	// ReasonDeleting: the instance is being deleted.
 	ReasonDeleting = "Deleting"
+	// ReasonAbandoned: an event's reason: objects of a deleted instance were left behind.
+	ReasonAbandoned = "Abandoned"
 	// ReasonNamespaceNotServed: the definition does not serve the namespace.
 	ReasonNamespaceNotServed = "NamespaceNotServed"
 	// ReasonPanicked: working on the instance panicked.

@@ -38,6 +38,10 @@ const (
 	// the kinds of which it may have made objects, as KIND.VERSION.GROUP, with commas.
 	AnnotationManagedKinds = "libretto.dev/managed-kinds"
 
+	// AnnotationForceDelete: "true" on an instance that is being deleted lets it go at once. What it has made and the garbage
+	// collector does not reach is left behind; an event names it.
+	AnnotationForceDelete = "libretto.dev/force-delete"
+
 	// FinalizerInstance is on instances with children that the garbage collector does not reach.
 	FinalizerInstance = "libretto.dev/instance"
 	// FinalizerDefinition is on definitions, so that none goes before its instances.

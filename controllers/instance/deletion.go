@@ -8,6 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
@@ -29,7 +32,7 @@ func (s *scope) delete(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, nil // the garbage collector does the rest
 	}
 	force := s.obj.Annotations[v1alpha1.AnnotationForceDelete] == "true"
-	items := s.remaining()
+	items := s.made()
 	for len(items) > 0 && !force {
 		wave := inventory.LastWave(items)
 		if err := s.remove(ctx, wave); err != nil {
@@ -52,10 +55,6 @@ func (s *scope) delete(ctx context.Context) (reconcile.Result, error) {
 	}
 	return s.letGo(ctx)
 }
-
-// remaining is the inventory without what the garbage collector removes once the instance is gone, unless an order of
-// deletion is asked for: order among collected objects matters only where a resource says dependsOn.
-func (s *scope) remaining() []inventory.Item { return s.made() }
 
 func (s *scope) stillDeleting(ctx context.Context, denied bool) (reconcile.Result, error) {
 	result, err := s.finishDeleting(ctx)
@@ -107,63 +106,69 @@ func (s *scope) abandoned(items []inventory.Item) {
 // removeAll removes all that was made for an object that is not an instance any more.
 func (s *scope) removeAll(ctx context.Context) error { return s.remove(ctx, s.made()) }
 
-// sweep removes objects whose instance is gone and that no owner reference lets the garbage collector remove. That the
-// instance is gone is asked of the API server: not to be seen is not the same.
+// sweep removes objects whose instance is gone, or has left the selection of a target, where the garbage collector does not.
+// That the instance is gone is asked of the API server: not to be seen is not the same.
 func (r *Reconciler) sweep(ctx context.Context, req engine.Request) (reconcile.Result, error) {
 	if !r.run.Set().InstanceState().Synced() || r.run.Spec().Draining {
 		return reconcile.Result{}, nil
 	}
-	left := r.leftBehind(req)
+	target := r.run.Spec().Program.CRD == nil
+	var left []*watch.Object
+	for _, uid := range r.run.Orphans(req) {
+		r.run.CountCircuit(-float64(r.breaker.forget(uid)))
+		for _, o := range r.run.Set().ByInstance(uid) {
+			if !o.Deleting() && (target || !owned(o)) && o.Annotations[v1alpha1.AnnotationDeletionPolicy] != string(v1alpha1.DeletionPolicyRetain) {
+				left = append(left, o)
+			}
+		}
+	}
 	if len(left) == 0 {
+		r.run.DropOrphans(req)
 		return reconcile.Result{}, nil
 	}
-	kind := r.run.Spec().Program.Instance
-	owner, err := r.run.Writer().Get(ctx, kind, req.Namespace, req.Name)
-	if err != nil {
-		if isForbidden(err) {
-			return reconcile.Result{RequeueAfter: lastRetry}, nil
-		}
-		return reconcile.Result{}, err
-	}
+	owner, err := r.run.Writer().Get(ctx, r.run.Spec().Program.Instance, req.Namespace, req.Name)
 	for _, child := range left {
-		uid := child.Labels[v1alpha1.LabelInstance]
-		if owner != nil && string(owner.GetUID()) == uid && (kind.Namespaced && !r.run.Serves(req.Namespace) || r.selects(owner.GetLabels())) {
-			continue // it is there, and it is an instance or in a namespace that is not served now
+		if err != nil {
+			break
 		}
-		if child.Annotations[v1alpha1.AnnotationDeletionPolicy] == string(v1alpha1.DeletionPolicyRetain) {
+		if !r.abandonedBy(owner, child) {
 			continue
 		}
-		err := r.run.Writer().Delete(ctx, apply.Deletion{Kind: child.Kind, Namespace: child.Namespace, Name: child.Name, UID: child.UID})
-		switch {
-		case isForbidden(err):
-			return reconcile.Result{RequeueAfter: lastRetry}, nil
-		case err != nil:
-			return reconcile.Result{}, err
+		err = r.run.Writer().Delete(ctx, apply.Deletion{Kind: child.Kind, Namespace: child.Namespace, Name: child.Name, UID: child.UID})
+		if err == nil {
+			r.run.CountWrite(string(apply.Deleted))
+			r.run.Tell(engine.Event{
+				Instance: r.ref(req), Resource: child.Annotations[v1alpha1.AnnotationResource], Action: engine.ActionDeleted,
+				Object: engine.Ref{Kind: child.Kind, Namespace: child.Namespace, Name: child.Name}, Message: "its instance is gone",
+			})
 		}
-		r.breaker.forget(child.UID)
-		r.run.CountWrite(string(engine.ActionDeleted))
-		r.run.Tell(engine.Event{
-			Instance: r.ref(req), Resource: child.Annotations[v1alpha1.AnnotationResource], Action: engine.ActionDeleted,
-			Object: engine.Ref{Kind: child.Kind, Namespace: child.Namespace, Name: child.Name}, Message: "its instance is gone",
-		})
 	}
-	return reconcile.Result{}, nil
+	if isForbidden(err) {
+		return reconcile.Result{RequeueAfter: lastRetry}, nil
+	}
+	if err == nil {
+		r.run.DropOrphans(req)
+	}
+	return reconcile.Result{}, err
 }
 
-func (r *Reconciler) leftBehind(req engine.Request) []*watch.Object {
-	var left []*watch.Object
-	for _, o := range r.run.Set().Children() {
-		owner, ok := engine.OwnerOf(o)
-		if !ok || owner != req || o.Deleting() || owned(o) {
-			continue
-		}
-		left = append(left, o)
+// abandonedBy tells whether nothing holds a child any more. owner is the instance that it names as the API server has it now.
+func (r *Reconciler) abandonedBy(owner *unstructured.Unstructured, child *watch.Object) bool {
+	if owner == nil || string(owner.GetUID()) != child.Labels[v1alpha1.LabelInstance] {
+		return !owned(child) // the garbage collector is at it
 	}
-	return left
+	if !r.run.Serves(owner.GetNamespace()) || owner.GetDeletionTimestamp() != nil {
+		return false
+	}
+	selector := r.run.Spec().Program.Selector
+	if selector == nil {
+		return false
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && !parsed.Matches(labels.Set(owner.GetLabels()))
 }
 
-// owned: the garbage collector removes it with the instance. For an object that left the selection of a target the instance
-// is still there, and so is what it owns: those are looked at too.
+// owned: the garbage collector removes it with the instance.
 func owned(o *watch.Object) bool {
 	for _, ref := range o.OwnerReferences {
 		if string(ref.UID) == o.Labels[v1alpha1.LabelInstance] {

@@ -37,6 +37,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req engine.Request) (reconci
 	if !ok {
 		return reconcile.Result{}, nil // the definition is being stopped
 	}
+	r.run.DropOrphans(req)
 	s := newScope(r, req, obj, entry)
 	if obj.Deleting() {
 		return s.delete(ctx)
@@ -55,7 +56,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req engine.Request) (reconci
 	}
 	for _, phase := range []func(context.Context) error{s.bindExternals, s.hold, s.walkGraph, s.prune} {
 		if err := phase(ctx); err != nil {
-			return reconcile.Result{}, err
+			return reconcile.Result{}, ignoreStale(err)
 		}
 		if s.halted {
 			break
@@ -64,8 +65,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req engine.Request) (reconci
 	return s.finish(ctx)
 }
 
-// gone cleans up after an instance that is not there any more: it was deleted, it left the selection of a target, or the
-// watch has not seen it yet. What it is, is asked of the API server, but only when it left objects that nobody else removes.
+// gone cleans up after an instance that is not seen: it was deleted, it left the selection of a target, or the watch has not
+// seen it yet.
 func (r *Reconciler) gone(ctx context.Context, req engine.Request) (reconcile.Result, error) {
 	r.run.Set().WatchExternals(req, nil)
 	if r.run.Forget(req) {

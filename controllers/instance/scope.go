@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
@@ -31,6 +31,8 @@ type scope struct {
 	revision string
 	eval     *render.Evaluation
 	walk     *plan.Walk
+	// wasReady: the instance was ready when the pass began.
+	wasReady bool
 	// last is how the pass before ended.
 	last engine.Report
 
@@ -58,6 +60,9 @@ func newScope(r *Reconciler, req engine.Request, obj *watch.Object, entry regist
 		walk:      plan.New(p),
 		resources: make([]v1alpha1.ResourceStatus, len(p.Nodes)),
 		desired:   map[inventory.Key]bool{},
+	}
+	for _, c := range statusOf(obj).Conditions {
+		s.wasReady = s.wasReady || p.WriteStatus && c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue
 	}
 	for i, n := range p.Nodes {
 		s.resources[i] = v1alpha1.ResourceStatus{Name: n.Name, State: v1alpha1.ResourceWaiting}
@@ -203,6 +208,3 @@ func ignoreStale(err error) error {
 	}
 	return err
 }
-
-// uidOf returns the UID of the instance.
-func (s *scope) uidOf() types.UID { return s.obj.UID }

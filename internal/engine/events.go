@@ -19,7 +19,11 @@ func (r *Run) onEvent(ev watch.Event) {
 	switch ev.Role {
 	case watch.RoleInstance:
 		o := ev.Object()
-		r.enqueue(priority, 0, Request{Namespace: o.Namespace, Name: o.Name})
+		req := Request{Namespace: o.Namespace, Name: o.Name}
+		if ev.New == nil {
+			r.orphans.add(req, o.UID)
+		}
+		r.enqueue(priority, 0, req)
 		if ev.New == nil || ev.Old == nil {
 			r.changed()
 		}
@@ -33,8 +37,8 @@ func (r *Run) onEvent(ev watch.Event) {
 	}
 }
 
-// enqueueOwner works on the instance that a child belongs to. A child whose instance is not there is swept: the instance is
-// named by an annotation, and work on an instance that is not there looks for what it left.
+// enqueueOwner works on the instance that a child belongs to. If that is not seen, it is named by an annotation, and work on
+// an instance that is not there looks for what it left.
 func (r *Run) enqueueOwner(child *watch.Object, priority int) {
 	if child == nil {
 		return
@@ -44,6 +48,7 @@ func (r *Run) enqueueOwner(child *watch.Object, priority int) {
 		return
 	}
 	if req, ok := OwnerOf(child); ok {
+		r.orphans.add(req, childOf(child))
 		r.enqueue(priority, 0, req)
 	}
 }

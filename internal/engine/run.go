@@ -42,6 +42,7 @@ type Run struct {
 	rights atomic.Pointer[rights]
 
 	reports    *reports
+	orphans    orphans
 	quarantine quarantine
 
 	queue   atomic.Pointer[queue]

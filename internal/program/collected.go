@@ -1,0 +1,46 @@
+package program
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Collected tells whether the garbage collector removes the objects of the node with their instance, because each of them can
+// have an owner reference to it: the instance is cluster-scoped, or both are in one namespace. Where that cannot be told
+// before the objects are computed, the answer is no.
+func (n *Node) Collected(instance Kind) bool {
+	if !instance.Namespaced && !instance.Pending {
+		return true
+	}
+	for _, k := range n.Kinds {
+		if k.Pending || !k.Namespaced {
+			return false
+		}
+	}
+	if n.Template != nil {
+		return besideInstance(n.Template, "metadata", "namespace")
+	}
+	for _, f := range n.Kustomization.Files {
+		if bytes.Contains(f.Static, []byte("namespace:")) {
+			return false
+		}
+		for _, d := range f.Documents {
+			if !besideInstance(d, "metadata", "namespace") || !besideInstance(d, "namespace") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// besideInstance tells whether a template names no namespace, or that of the instance.
+func besideInstance(t *Template, path ...string) bool {
+	part, value, static := t.Lookup(path...)
+	if static {
+		return value == nil || value == ""
+	}
+	if part == nil {
+		return true
+	}
+	return part.Kind == PartExpr && strings.TrimSpace(part.Expr.Source()) == "self.metadata.namespace"
+}
