@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/engine"
 	"github.com/libretto-dev/libretto/internal/program"
 	"github.com/libretto-dev/libretto/internal/rbac"
 )
@@ -45,6 +46,9 @@ func (r *Reconciler) access(ctx context.Context, s *scope) error {
 		if err != nil {
 			return err
 		}
+		if m.bad() && !next.bad() {
+			r.Engine.Retry()
+		}
 		*m = *next
 	}
 	if m.bad() {
@@ -65,7 +69,7 @@ func (r *Reconciler) access(ctx context.Context, s *scope) error {
 
 func (r *Reconciler) engineDenied(name string) bool {
 	st, ok := r.Engine.State(name)
-	return ok && (len(st.Denied) > 0 || slices.ContainsFunc(st.Watches, func(w WatchState) bool { return w.Forbidden }))
+	return ok && (len(st.Denied) > 0 || slices.ContainsFunc(st.Watches, func(w engine.WatchState) bool { return w.Forbidden }))
 }
 
 func (r *Reconciler) checkRights(ctx context.Context, p *program.Program, sa *v1alpha1.ServiceAccountReference) (*rightsMemory, error) {

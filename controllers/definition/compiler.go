@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"context"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -18,22 +19,24 @@ import (
 type Compiler struct {
 	// Registry tells what other definitions declare.
 	Registry *registry.Registry
-	// Live knows the kinds of the cluster; nil: none.
-	Live schema.Catalog
+	// Live makes a catalog of what the cluster serves now; nil: the cluster is not asked.
+	Live func(context.Context) schema.Catalog
+	// Beside knows kinds whose CustomResourceDefinitions lie beside the definitions; nil: none.
+	Beside schema.Catalog
 	// Metrics gets the time that compiling takes; nil: nobody.
 	Metrics *Metrics
 }
 
 // Compile compiles a definition.
-func (c *Compiler) Compile(def *v1alpha1.OperatorDefinition) (*program.Program, diag.List) {
+func (c *Compiler) Compile(ctx context.Context, def *v1alpha1.OperatorDefinition) (*program.Program, diag.List) {
 	start := time.Now()
-	p, ds := compile.Compile(def, compile.Options{Catalog: c.catalog(def.Name)})
+	p, ds := compile.Compile(def, compile.Options{Catalog: c.catalog(ctx, def.Name)})
 	c.Metrics.compiled(def.Name, time.Since(start), p != nil)
 	return p, ds
 }
 
 // catalog leaves out what the definition itself declares: compile takes that from the document.
-func (c *Compiler) catalog(definition string) schema.Catalog {
+func (c *Compiler) catalog(ctx context.Context, definition string) schema.Catalog {
 	catalogs := []schema.Catalog{schema.Embedded()}
 	var declared []*apiextensionsv1.CustomResourceDefinition
 	for _, name := range c.Registry.Names() {
@@ -47,8 +50,11 @@ func (c *Compiler) catalog(definition string) schema.Catalog {
 			catalogs = append(catalogs, others)
 		}
 	}
+	if c.Beside != nil {
+		catalogs = append(catalogs, c.Beside)
+	}
 	if c.Live != nil {
-		catalogs = append(catalogs, c.Live)
+		catalogs = append(catalogs, c.Live(ctx))
 	}
 	return schema.Chain(catalogs...)
 }

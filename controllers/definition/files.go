@@ -15,6 +15,7 @@ import (
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/internal/crd"
 	"github.com/libretto-dev/libretto/internal/diag"
+	"github.com/libretto-dev/libretto/internal/engine"
 	"github.com/libretto-dev/libretto/internal/program"
 	"github.com/libretto-dev/libretto/internal/registry"
 )
@@ -52,7 +53,7 @@ type fileState struct {
 
 // Start implements manager.Runnable. A definition that does not compile is an error: it ends the manager.
 func (f *Files) Start(ctx context.Context) error {
-	states, err := f.compileAll()
+	states, err := f.compileAll(ctx)
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (f *Files) Start(ctx context.Context) error {
 }
 
 // compileAll compiles all definitions, twice where one uses a kind that another one declares.
-func (f *Files) compileAll() ([]*fileState, error) {
+func (f *Files) compileAll(ctx context.Context) ([]*fileState, error) {
 	var all diag.List
 	states := make([]*fileState, 0, len(f.Definitions))
 	for _, d := range f.Definitions {
@@ -95,7 +96,7 @@ func (f *Files) compileAll() ([]*fileState, error) {
 		if f.ActAsSelf {
 			def.Spec.ServiceAccount = nil
 		}
-		p, ds := f.Compiler.Compile(def)
+		p, ds := f.Compiler.Compile(ctx, def)
 		all = append(all, ds.Errors()...)
 		if p != nil {
 			states = append(states, &fileState{def: def, program: p})
@@ -107,7 +108,7 @@ func (f *Files) compileAll() ([]*fileState, error) {
 	}
 	for _, s := range states {
 		if len(s.program.PendingKinds) > 0 {
-			if p, ds := f.Compiler.Compile(s.def); p != nil {
+			if p, ds := f.Compiler.Compile(ctx, s.def); p != nil {
 				s.program = p
 			} else {
 				all = append(all, ds.Errors()...)
@@ -134,7 +135,7 @@ func (f *Files) step(ctx context.Context, s *fileState) time.Duration {
 	wait := time.Duration(0)
 	if len(s.program.PendingKinds) > 0 {
 		wait = fileLater
-		p, ds := f.Compiler.Compile(s.def)
+		p, ds := f.Compiler.Compile(ctx, s.def)
 		switch {
 		case p == nil:
 			f.report(s, "a kind that it waited for is there now, and does not fit: "+ds.Errors().Summary(shortMessage))
@@ -167,7 +168,7 @@ func (f *Files) put(ctx context.Context, s *fileState) (time.Duration, error) {
 		return 0, err
 	}
 	f.Registry.Set(s.def.Name, registry.Entry{Program: s.program, Revision: revision})
-	err = f.Engine.Ensure(ctx, EngineSpec{
+	err = f.Engine.Ensure(ctx, engine.Spec{
 		Definition: s.def.Name, Program: s.program, Revision: revision, ServiceAccount: s.def.Spec.ServiceAccount, ManagedKinds: kinds,
 	})
 	return 0, err

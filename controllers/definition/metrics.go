@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 type Metrics struct {
 	compileSeconds *prometheus.HistogramVec
 	ready          *prometheus.GaugeVec
-	instances      *prometheus.GaugeVec
 	revisions      *prometheus.CounterVec
 	crdWrites      *prometheus.CounterVec
 }
@@ -26,9 +26,6 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 		ready: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "libretto_definition_ready", Help: "1 if the definition has the condition Ready, else 0.",
 		}, []string{"definition"}),
-		instances: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "libretto_definition_instances", Help: "Number of instances: all of them, and those that are ready or stalled.",
-		}, []string{"definition", "state"}),
 		revisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "libretto_definition_revisions_total", Help: "Number of revisions that were accepted or rejected.",
 		}, []string{"definition", "outcome"}),
@@ -36,12 +33,23 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 			Name: "libretto_definition_crd_writes_total", Help: "Number of writes of the CustomResourceDefinition.",
 		}, []string{"definition"}),
 	}
-	for _, c := range []prometheus.Collector{m.compileSeconds, m.ready, m.instances, m.revisions, m.crdWrites} {
-		if err := reg.Register(c); err != nil {
-			return nil, fmt.Errorf("cannot register a metric: %w", err)
+	return m, errors.Join(register(reg, &m.compileSeconds), register(reg, &m.ready), register(reg, &m.revisions), register(reg, &m.crdWrites))
+}
+
+// register registers a metric; one of the same name and labels that is there already, from another manager of the same
+// process, is taken instead.
+func register[T prometheus.Collector](reg prometheus.Registerer, c *T) error {
+	err := reg.Register(*c)
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if there, ok := already.ExistingCollector.(T); ok {
+			*c = there
+			return nil
 		}
 	}
-	return m, nil
+	if err != nil {
+		return fmt.Errorf("cannot register a metric: %w", err)
+	}
+	return nil
 }
 
 func (m *Metrics) compiled(definition string, d time.Duration, ok bool) {
@@ -62,7 +70,7 @@ func (m *Metrics) crdWritten(definition string) {
 	}
 }
 
-func (m *Metrics) observe(definition string, ready bool, st State) {
+func (m *Metrics) observe(definition string, ready bool) {
 	if m == nil {
 		return
 	}
@@ -71,9 +79,6 @@ func (m *Metrics) observe(definition string, ready bool, st State) {
 		v = 1
 	}
 	m.ready.WithLabelValues(definition).Set(v)
-	m.instances.WithLabelValues(definition, "total").Set(float64(st.Total))
-	m.instances.WithLabelValues(definition, "ready").Set(float64(st.Ready))
-	m.instances.WithLabelValues(definition, "stalled").Set(float64(st.Stalled))
 }
 
 // forget drops the series of a definition that is gone.
@@ -84,7 +89,6 @@ func (m *Metrics) forget(definition string) {
 	labels := prometheus.Labels{"definition": definition}
 	m.compileSeconds.DeletePartialMatch(labels)
 	m.ready.DeletePartialMatch(labels)
-	m.instances.DeletePartialMatch(labels)
 	m.revisions.DeletePartialMatch(labels)
 	m.crdWrites.DeletePartialMatch(labels)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/internal/crd"
+	"github.com/libretto-dev/libretto/internal/engine"
 	"github.com/libretto-dev/libretto/internal/program"
 	"github.com/libretto-dev/libretto/internal/registry"
 )
@@ -34,10 +35,21 @@ const (
 func (r *Reconciler) compile(ctx context.Context, s *scope) error {
 	m := s.memory
 	key := fmt.Sprintf("%s/%d", s.def.UID, s.def.Generation)
-	s.stale = m.takeStale()
+	changed := m.takeStale()
+	if changed {
+		m.patience = 0
+		r.Engine.Retry()
+	}
+	// A kind is served some seconds before the cluster tells what it looks like, and not all kinds come with a
+	// CustomResourceDefinition: what waits for kinds is compiled again now and then.
+	s.stale = changed || (m.patience > 0 && r.Clock.Since(m.compiledAt) >= m.patience)
 	if s.stale || m.newest.key != key {
-		p, ds := r.Compiler.Compile(s.def)
+		p, ds := r.Compiler.Compile(ctx, s.def)
 		m.newest = compiled{key: key, program: p, diagnostics: ds}
+		m.compiledAt = r.Clock.Now()
+		if m.patience > 0 {
+			m.patience = min(2*m.patience, retryKinds)
+		}
 	}
 	s.candidate = m.newest.program
 	m.uses(m.newest.program, m.accepted.program)
@@ -146,8 +158,12 @@ func (r *Reconciler) applyCRD(ctx context.Context, s *scope, p *program.Program)
 		if err != nil {
 			return err
 		}
+		was := m.established
 		*m = crdMemory{want: p.CRD, allow: allow, seen: result.Live.ResourceVersion}
 		m.established, m.message = crd.Established(result.Live)
+		if m.established && !was {
+			r.Engine.Retry()
+		}
 		if result.Written {
 			r.Metrics.crdWritten(s.def.Name)
 			ctrl.LoggerFrom(ctx).Info("Applied the CustomResourceDefinition", "crd", p.CRD.Name)
@@ -240,7 +256,10 @@ func (r *Reconciler) serve(ctx context.Context, s *scope) error {
 		}
 		slices.Sort(names)
 		s.wait("", v1alpha1.ReasonKindsPending, fmt.Sprintf("the cluster does not have %s yet; what needs it waits", strings.Join(slices.Compact(names), ", ")))
-		s.again(retryKinds)
+		s.memory.patience = max(s.memory.patience, time.Second)
+		s.again(s.memory.patience)
+	} else {
+		s.memory.patience = 0
 	}
 	r.observe(s)
 	return nil
@@ -260,8 +279,8 @@ func (r *Reconciler) standby(ctx context.Context, s *scope) error {
 	return nil
 }
 
-func engineSpec(def *v1alpha1.OperatorDefinition, e registry.Entry, draining bool) EngineSpec {
-	return EngineSpec{
+func engineSpec(def *v1alpha1.OperatorDefinition, e registry.Entry, draining bool) engine.Spec {
+	return engine.Spec{
 		Definition: def.Name, UID: def.UID, Program: e.Program, Revision: e.Revision,
 		ServiceAccount: e.Program.Definition.ServiceAccount, ManagedKinds: managedKinds(&def.Status), Draining: draining,
 	}

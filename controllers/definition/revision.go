@@ -205,7 +205,7 @@ func (r *Reconciler) lastAccepted(ctx context.Context, s *scope, stale bool) (re
 		if err != nil {
 			return registry.Entry{}, err
 		}
-		p, ds := r.Compiler.Compile(old)
+		p, ds := r.Compiler.Compile(ctx, old)
 		*m = compiled{key: rev.Name, program: p, diagnostics: ds}
 	}
 	if s.memory.accepted.program == nil {

@@ -107,6 +107,10 @@ type memory struct {
 	rights rightsMemory
 	// counted is when the counts of instances were last written.
 	counted time.Time
+	// compiledAt is when the Programs were last compiled, patience how long to wait until they are compiled again because of
+	// kinds that the cluster did not have.
+	compiledAt time.Time
+	patience   time.Duration
 	// failures counts the tries in a row that failed.
 	failures int
 

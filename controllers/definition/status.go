@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/engine"
 	"github.com/libretto-dev/libretto/internal/rbac"
 )
 
@@ -68,7 +69,7 @@ func servedIf(own bool) string {
 	return ""
 }
 
-func watchRequest(w WatchState) rbac.Request {
+func watchRequest(w engine.WatchState) rbac.Request {
 	resource := w.Resource.Resource
 	if resource == "" {
 		resource = strings.ToLower(w.Kind.Kind)
@@ -77,7 +78,7 @@ func watchRequest(w WatchState) rbac.Request {
 }
 
 // rights tells what rights are missing, by the check or by what the API server refused.
-func (s *scope) rights(st State) {
+func (s *scope) rights(st engine.State) {
 	missing := slices.Clone(s.missing)
 	add := func(q rbac.Request) {
 		if !slices.ContainsFunc(missing, func(m rbac.Request) bool {
@@ -120,7 +121,7 @@ func (s *scope) forbidden(missing []rbac.Request) string {
 	return truncate(fmt.Sprintf("ServiceAccount %s/%s may not: %s; `libretto rbac` prints what it needs", sa.Namespace, sa.Name, strings.Join(parts, "; ")), shortMessage)
 }
 
-func counts(st State) *v1alpha1.InstanceCounts {
+func counts(st engine.State) *v1alpha1.InstanceCounts {
 	total, ready, stalled := int32(st.Total), int32(st.Ready), int32(st.Stalled) //nolint:gosec // counts of objects in memory
 	return &v1alpha1.InstanceCounts{Total: &total, Ready: &ready, Stalled: &stalled}
 }
@@ -147,8 +148,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, failed error) (ctrl.R
 	if err := r.patchStatus(ctx, s); err != nil && failed == nil {
 		return outcome(err, 0)
 	}
-	st, _ := r.Engine.State(s.def.Name)
-	r.Metrics.observe(s.def.Name, meta.IsStatusConditionTrue(s.def.Status.Conditions, v1alpha1.ConditionReady), st)
+	r.Metrics.observe(s.def.Name, meta.IsStatusConditionTrue(s.def.Status.Conditions, v1alpha1.ConditionReady))
 	return outcome(failed, s.requeueAfter)
 }
 

@@ -27,7 +27,7 @@ const Path = "/validate-libretto-dev-v1alpha1-operatordefinition"
 // +kubebuilder:webhook:path=/validate-libretto-dev-v1alpha1-operatordefinition,mutating=false,failurePolicy=fail,sideEffects=None,groups=libretto.dev,resources=operatordefinitions,verbs=create;update,versions=v1alpha1,name=operatordefinitions.libretto.dev,admissionReviewVersions=v1,timeoutSeconds=10
 
 // Compile compiles a definition against all kinds that can be known.
-type Compile func(*v1alpha1.OperatorDefinition) (*program.Program, diag.List)
+type Compile func(context.Context, *v1alpha1.OperatorDefinition) (*program.Program, diag.List)
 
 // MayImpersonate asks whether somebody may act as a ServiceAccount.
 type MayImpersonate func(ctx context.Context, sa *v1alpha1.ServiceAccountReference,
@@ -72,7 +72,7 @@ func (*Validator) ValidateDelete(context.Context, *v1alpha1.OperatorDefinition) 
 }
 
 func (v *Validator) validate(ctx context.Context, def *v1alpha1.OperatorDefinition) (admission.Warnings, error) {
-	p, found := v.Compile(def)
+	p, found := v.Compile(ctx, def)
 	errs := found.Errors()
 	if sa := def.Spec.ServiceAccount; sa == nil {
 		errs.Add(diag.Diagnostic{
