@@ -44,6 +44,7 @@ type OperatorDefinitionList struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.crd) != has(self.target)",message="exactly one of spec.crd (a kind of your own) and spec.target (an existing kind) must be set"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.crd) || !has(self.crd) || (oldSelf.crd.group == self.crd.group && oldSelf.crd.names.kind == self.crd.names.kind)",message="spec.crd.group and spec.crd.names.kind cannot change; write a new definition"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.crd) || !has(self.crd) || ((has(oldSelf.crd.names.plural) ? oldSelf.crd.names.plural : oldSelf.crd.names.kind.lowerAscii() + 's') == (has(self.crd.names.plural) ? self.crd.names.plural : self.crd.names.kind.lowerAscii() + 's') && (has(oldSelf.crd.scope) ? oldSelf.crd.scope : 'Namespaced') == (has(self.crd.scope) ? self.crd.scope : 'Namespaced'))",message="spec.crd.names.plural and spec.crd.scope cannot change; write a new definition"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.crd) == has(self.crd)",message="a definition cannot change between spec.crd and spec.target; write a new definition"
 // +kubebuilder:validation:XValidation:rule="!has(self.target) || !has(self.status) || (has(self.target.manage) && 'Status' in self.target.manage)",message="spec.status needs target.manage to contain Status: Libretto writes no status to objects of a foreign kind unless asked"
 type OperatorDefinitionSpec struct {

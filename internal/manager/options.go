@@ -96,7 +96,7 @@ func DefaultOptions() Options {
 		Webhook:       WebhookAuto, WebhookPort: 9443,
 		WebhookConfiguration: "libretto-validating-webhook-configuration",
 		WebhookService:       "libretto-webhook-service",
-		Workers:              4,
+		Workers:              16,
 		GracePeriod:          30 * time.Second,
 	}
 }
