@@ -79,6 +79,10 @@ func NewWriter(c *identity.Client) *Writer {
 //
 // Errors: the types of this package (errors.As); all else is a fault of the program.
 func (w *Writer) Apply(ctx context.Context, req Request) (Outcome, error) {
+	if req.Desired.GetName() == "" {
+		return Outcome{}, &InvalidError{Target: targetOf(req.Desired), Message: "it has no name", Fields: []string{"metadata.name"}}
+	}
+	req.Desired.Unstructured = normalize(targetOf(req.Desired), req.Desired.Unstructured)
 	if req.Live == nil {
 		return w.create(ctx, req)
 	}

@@ -70,7 +70,7 @@ func (p projection) covers(other projection) bool {
 // keep returns the kept part of a JSON value. Lists are kept whole. The result shares nothing that is dropped.
 func (p projection) keep(value any) any {
 	if p == nil {
-		return value
+		return compact(value)
 	}
 	m, ok := value.(map[string]any)
 	if !ok {
@@ -83,6 +83,29 @@ func (p projection) keep(value any) any {
 		}
 	}
 	return out
+}
+
+// compact copies a JSON value into maps of the right size that share their keys, and the words of conditions, with all others.
+func compact(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, item := range v {
+			if s, ok := item.(string); ok && (name == "type" || name == "status" || name == "reason") {
+				item = intern(s)
+			}
+			out[intern(name)] = compact(item)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = compact(item)
+		}
+		return out
+	default:
+		return value
+	}
 }
 
 // projector makes Objects of one kind.
@@ -145,14 +168,19 @@ func (p *projector) content(obj map[string]any) map[string]any {
 // intern returns a string that equal strings share in memory.
 func intern(s string) string { return unique.Make(s).Value() }
 
-// interned shares the keys, and the values that many objects have in common.
+// interned shares the keys, and those values that many objects have in common.
 func interned(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
 	}
 	out := make(map[string]string, len(m))
 	for k, v := range m {
-		out[intern(k)] = intern(v)
+		switch k {
+		case v1alpha1.LabelDefinition, v1alpha1.LabelInstance, v1alpha1.AnnotationDefinition, v1alpha1.AnnotationOwner,
+			v1alpha1.AnnotationResource, v1alpha1.AnnotationWave, v1alpha1.AnnotationDeletionPolicy:
+			v = intern(v)
+		}
+		out[intern(k)] = v
 	}
 	return out
 }
