@@ -107,7 +107,10 @@ func (w *Writer) Apply(ctx context.Context, req Request) (*Result, error) {
 	if !adopt && same(desired, live) {
 		return &Result{Live: live}, nil
 	}
-	breaking := Breaking(live, req.Want)
+	var breaking []Change
+	if live.Annotations[v1alpha1.AnnotationDesired] != desired.GetAnnotations()[v1alpha1.AnnotationDesired] {
+		breaking = Breaking(live, req.Want) // otherwise somebody else has changed it, and it is changed back
+	}
 	if len(breaking) > 0 && !req.AllowBreaking && stored(ctx, req.HasObjects) {
 		return nil, &BreakingError{Name: name, Changes: breaking}
 	}
