@@ -71,10 +71,6 @@ func TestRulesOfOperatorDefinition(t *testing.T) {
 		},
 		{"neither crd nor target", `{` + targetPart + `}`, `{variables: []}`, "exactly one of spec.crd"},
 		{
-			"status fields of Libretto", `{` + crdPart + `, status: {fields: {url: x}}}`, `{` + crdPart + `, status: {fields: {inventory: x}}}`,
-			"spec.status.fields must not contain conditions",
-		},
-		{
 			"status of a target", `{target: {apiVersion: v1, kind: Namespace, manage: [Status]}, status: {fields: {url: x}}}`,
 			`{target: {apiVersion: v1, kind: Namespace, manage: [Finalizer]}, status: {fields: {url: x}}}`,
 			"spec.status needs target.manage to contain Status",
