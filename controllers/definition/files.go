@@ -163,12 +163,9 @@ func (f *Files) put(ctx context.Context, s *fileState) (time.Duration, error) {
 		}
 		kinds = all
 	}
-	revision, err := RevisionName(s.def.Name, &s.def.Spec)
-	if err != nil {
-		return 0, err
-	}
+	revision := RevisionName(s.def.Name, &s.def.Spec)
 	f.Registry.Set(s.def.Name, registry.Entry{Program: s.program, Revision: revision})
-	err = f.Engine.Ensure(ctx, engine.Spec{
+	err := f.Engine.Ensure(ctx, engine.Spec{
 		Definition: s.def.Name, Program: s.program, Revision: revision, ServiceAccount: s.def.Spec.ServiceAccount, ManagedKinds: kinds,
 	})
 	return 0, err

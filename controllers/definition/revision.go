@@ -1,7 +1,6 @@
 package definition
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,26 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/compile"
 	"github.com/libretto-dev/libretto/internal/registry"
 )
-
-// snapshot prints a spec as JSON with sorted keys.
-func snapshot(spec *v1alpha1.OperatorDefinitionSpec) (string, error) {
-	data, err := json.Marshal(spec)
-	if err != nil {
-		return "", fmt.Errorf("cannot print the spec: %w", err)
-	}
-	var plain any
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber() // no number may change
-	if err := d.Decode(&plain); err != nil {
-		return "", fmt.Errorf("cannot print the spec: %w", err)
-	}
-	if data, err = json.Marshal(plain); err != nil {
-		return "", fmt.Errorf("cannot print the spec: %w", err)
-	}
-	return string(data), nil
-}
 
 // forRevision is the part of a spec that a revision is about: whatever only says how the definition itself is dealt with is
 // left out, so that changing it makes no revision.
@@ -49,12 +31,8 @@ func forRevision(spec *v1alpha1.OperatorDefinitionSpec) *v1alpha1.OperatorDefini
 
 // RevisionName returns the name of the OperatorRevision of a spec: the definition's name, cut where it is too long, a dash
 // and a hash.
-func RevisionName(definition string, spec *v1alpha1.OperatorDefinitionSpec) (string, error) {
-	text, err := snapshot(forRevision(spec))
-	if err != nil {
-		return "", err
-	}
-	return revisionName(definition, text), nil
+func RevisionName(definition string, spec *v1alpha1.OperatorDefinitionSpec) string {
+	return revisionName(definition, compile.Snapshot(forRevision(spec)))
 }
 
 func revisionName(definition, text string) string {
@@ -81,13 +59,10 @@ func (r *Reconciler) revision(ctx context.Context, s *scope) error {
 	if s.candidate == nil {
 		return nil
 	}
-	text, err := snapshot(forRevision(&s.def.Spec))
-	if err != nil {
-		return err
-	}
+	text := compile.Snapshot(forRevision(&s.def.Spec))
 	name := revisionName(s.def.Name, text)
 	existing := &v1alpha1.OperatorRevision{}
-	err = r.Client.Get(ctx, client.ObjectKey{Name: name}, existing)
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, existing)
 	switch {
 	case apierrors.IsNotFound(err):
 		if err := r.createRevision(ctx, s, name, text); err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
@@ -71,28 +72,24 @@ func newScope(r *Reconciler, req engine.Request, obj *watch.Object, entry regist
 }
 
 // bindExternals looks up the objects that expressions read.
-func (s *scope) bindExternals(context.Context) error {
+func (s *scope) bindExternals(ctx context.Context) error {
 	if len(s.program.Externals) == 0 {
 		return nil
 	}
 	refs, err := s.eval.Externals()
 	if err != nil {
-		s.problem(evaluationProblem("external", err))
-		s.halted = true
-		return nil
+		// Whatever reads it tells the reason; what does not read it goes on.
+		klog.FromContext(ctx).V(1).Info("An external cannot be looked up", "reason", err.Error())
 	}
 	wanted := make([]watch.External, 0, len(refs))
 	for _, ref := range refs {
-		if ref.Err == nil && (ref.List || ref.ObjectName != "") {
+		if ref.List || ref.ObjectName != "" {
 			wanted = append(wanted, s.watched(ref))
 		}
 	}
 	s.run.Set().WatchExternals(s.req, wanted)
 	for _, ref := range refs {
-		switch {
-		case ref.Err != nil:
-			continue // stays unbound: whoever reads it waits
-		case !ref.List && ref.ObjectName == "":
+		if !ref.List && ref.ObjectName == "" {
 			s.eval.BindExternal(ref.Name, nil)
 			continue
 		}
