@@ -43,6 +43,7 @@ func TestCommands(t *testing.T) {
 		{"validate-broken", "validate broken/definition.yaml", ExitInvalid},
 		{"validate-some", "validate webapp broken pair", ExitInvalid},
 		{"validate-pair", "validate pair/all.yaml", ExitOK},
+		{"validate-twice", "validate webapp/definition.yaml webapp/../webapp/definition.yaml twice.yaml", ExitInvalid},
 		{"validate-none", "validate webapp/other.yaml", ExitFailure},
 		{"validate-missing", "validate nowhere.yaml", ExitInvalid},
 		{"validate-no-file", "validate", ExitUsage},

@@ -59,9 +59,9 @@ func (c *cluster) catalog(ctx context.Context) (schema.Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	live, err := discovery.NewCatalog(ctx, cfg)
+	live, err := discovery.NewSource(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the kinds of the cluster at %s: %w", cfg.Host, err)
 	}
-	return live, nil
+	return live.Catalog(ctx), nil
 }

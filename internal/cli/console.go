@@ -76,6 +76,9 @@ func (c *console) send(at time.Time, text string) {
 
 // report prints how a definition stands.
 func (c *console) report(definition, message string) {
+	if strings.HasPrefix(message, "serving ") {
+		c.remember(engine.Event{Definition: definition, Action: engine.ActionServing})
+	}
 	c.line("%s: %s", definition, message)
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	apiservervalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/libretto-dev/libretto/internal/diag"
@@ -120,28 +118,9 @@ func admit(ctx context.Context, p *program.Program, o *unstructured.Unstructured
 		}
 	}
 	for _, e := range errs {
-		list.Add(fieldProblem(e))
+		list.Add(diag.FromField(e))
 	}
 	return list
-}
-
-func fieldProblem(e *field.Error) diag.Diagnostic {
-	d := diag.Diagnostic{Severity: diag.Error, Path: diag.Normalize(e.Field), Message: e.Detail}
-	switch e.Type {
-	case field.ErrorTypeRequired:
-		d.Message = "required, and not there"
-		if e.Detail != "" {
-			d.Message += ": " + e.Detail
-		}
-	case field.ErrorTypeNotSupported, field.ErrorTypeInvalid, field.ErrorTypeTypeInvalid, field.ErrorTypeTooLong, field.ErrorTypeTooMany:
-		if found, err := json.Marshal(e.BadValue); err == nil && len(found) < 80 {
-			d.Found = string(found)
-		}
-	}
-	if d.Message == "" {
-		d.Message = e.ErrorBody()
-	}
-	return d
 }
 
 // normalize gives numbers the types that the API server gives them.

@@ -56,8 +56,8 @@ comment says for what. Give such objects with --observed (the resources as they 
 			if err := r.print(cmd.OutOrStdout(), o.output); err != nil {
 				return err
 			}
-			if r.failed > 0 {
-				return fmt.Errorf("%s could not be rendered", count(r.failed, "resource"))
+			if len(r.problems) > 0 {
+				return fmt.Errorf("%s; the rest was rendered", count(len(r.problems), "failure"))
 			}
 			return nil
 		}),
@@ -75,7 +75,8 @@ comment says for what. Give such objects with --observed (the resources as they 
 // rendered is an instance's objects, resource by resource.
 type rendered struct {
 	resources []renderedResource
-	failed    int
+	// problems are what failed, one text each.
+	problems []string
 }
 
 type renderedResource struct {
@@ -116,7 +117,7 @@ func (o *renderOptions) render(cmd *cobra.Command, p *program.Program, path stri
 			}
 		}
 	}
-	for _, f := range out.failures() {
+	for _, f := range out.problems {
 		fmt.Fprintln(cmd.ErrOrStderr(), f)
 	}
 	return out, nil
@@ -147,9 +148,10 @@ func renderAll(_ context.Context, p *program.Program, self map[string]any, exter
 	} else if !ok {
 		return nil, errors.New("the object is not an instance: target.when is false for it")
 	}
+	out := &rendered{}
 	refs, err := e.Externals()
-	if err != nil {
-		return nil, err
+	if err != nil { // of some; the others can be looked up
+		out.problems = append(out.problems, err.Error())
 	}
 	for _, ref := range refs {
 		var found []map[string]any
@@ -160,7 +162,6 @@ func renderAll(_ context.Context, p *program.Program, self map[string]any, exter
 		}
 		e.BindExternal(ref.Name, found)
 	}
-	out := &rendered{}
 	for _, n := range p.Nodes {
 		out.resources = append(out.resources, out.node(e, n, observed))
 	}
@@ -188,19 +189,9 @@ func (r *rendered) node(e *render.Evaluation, n *program.Node, observed []*unstr
 		res.remark = "waits: " + pending.Error()
 	default:
 		res.remark = "failed: " + err.Error()
-		r.failed++
+		r.problems = append(r.problems, "resource "+n.Name+": "+err.Error())
 	}
 	return res
-}
-
-func (r *rendered) failures() []string {
-	var out []string
-	for i := range r.resources {
-		if text, failed := strings.CutPrefix(r.resources[i].remark, "failed: "); failed {
-			out = append(out, "resource "+r.resources[i].node.Name+": "+text)
-		}
-	}
-	return out
 }
 
 // asLive returns the observed object with the name of a desired one; the desired one itself when there is none.
@@ -215,7 +206,7 @@ func asLive(desired *unstructured.Unstructured, observed []*unstructured.Unstruc
 }
 
 func refersTo(ref *render.ExternalRef, o *unstructured.Unstructured) bool {
-	if ref.Err != nil || o.GroupVersionKind().GroupKind() != ref.Kind.GroupKind() {
+	if o.GroupVersionKind().GroupKind() != ref.Kind.GroupKind() {
 		return false
 	}
 	if ns := o.GetNamespace(); ns != "" && ref.Namespace != "" && ns != ref.Namespace {

@@ -157,12 +157,7 @@ func (o *runOptions) compileAll(cmd *cobra.Command, paths []string) (*runSet, er
 		return nil, fmt.Errorf("%s: no OperatorDefinition (apiVersion libretto.dev/v1alpha1) found", strings.Join(paths, ", "))
 	}
 	set := &runSet{found: c}
-	seen := map[string]string{}
 	for _, d := range c.Definitions {
-		if other, twice := seen[d.Definition.Name]; twice {
-			return nil, fmt.Errorf("definition %s stands in %s and in %s", d.Definition.Name, other, d.File)
-		}
-		seen[d.Definition.Name] = d.File
 		def := d.Definition.DeepCopy()
 		if len(o.namespaces) > 0 {
 			def.Spec.Namespaces = &v1alpha1.NamespaceScope{Names: o.namespaces}

@@ -91,7 +91,33 @@ func (s *source) load(ctx context.Context, paths []string) (*compilation, error)
 	for _, d := range docs {
 		c.Definitions = append(c.Definitions, &compiled{Document: d})
 	}
-	return c, c.compile(others, crds, catalogs)
+	if err := c.compile(others, crds, catalogs); err != nil {
+		return nil, err
+	}
+	c.clashes()
+	return c, nil
+}
+
+// clashes reports definitions of the same name, and definitions that declare the same kind.
+func (c *compilation) clashes() {
+	names, kinds := map[string]*compiled{}, map[string]*compiled{}
+	for _, d := range c.Definitions {
+		var list diag.List
+		if other := names[d.Definition.Name]; other != nil {
+			list.Errorf("metadata.name", "%s has a definition of the same name", other.File)
+		} else {
+			names[d.Definition.Name] = d
+		}
+		if crd := d.Definition.Spec.CRD; crd != nil {
+			kind := crd.Names.Kind + "." + crd.Group
+			if other := kinds[kind]; other != nil {
+				list.Errorf("spec.crd", "definition %s (%s) declares the kind %s, too", other.Definition.Name, other.File, kind)
+			} else {
+				kinds[kind] = d
+			}
+		}
+		d.Diagnostics = append(d.Diagnostics, d.Locate(list)...)
+	}
 }
 
 // compile compiles twice when a definition declares a kind that another may use: once to know the kinds, once to use them.

@@ -46,6 +46,9 @@ func ParseField(s string) (Field, error) {
 	if !found || !fieldName.MatchString(name) {
 		return f, fmt.Errorf("field %q: %s", s, fieldSyntax)
 	}
+	if contains([]string{"in", "true", "false", "null"}, name) {
+		return f, fmt.Errorf("field %q: %s is a word of the expression language; choose another name", s, name)
+	}
 	head, options := cutOptions(rest)
 	typ, def, hasDefault := strings.Cut(head, "=")
 	f.Type = FieldType(typ)

@@ -27,6 +27,7 @@ func TestParseField(t *testing.T) {
 		{in: "env:map=A=1,B=2", want: Field{Name: "env", Type: TypeMap, Default: map[string]any{"A": "1", "B": "2"}}},
 		{in: "greeting:string=hello, world", want: Field{Name: "greeting", Type: TypeString, Default: "hello, world"}},
 		{in: "url:string=http://x", want: Field{Name: "url", Type: TypeString, Default: "http://x"}},
+		{in: "in:string", err: "a word of the expression language"},
 		{in: "replicas", err: "write NAME:TYPE"},
 		{in: "Replicas:integer", err: "write NAME:TYPE"},
 		{in: "replicas:int", err: `"int" is not a type`},

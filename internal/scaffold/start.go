@@ -2,6 +2,7 @@ package scaffold
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -110,7 +111,7 @@ func (s *starter) crd() {
 	var required []string
 	for _, f := range s.Fields {
 		if f.Required {
-			required = append(required, f.Name)
+			required = append(required, yamlKey(f.Name))
 		}
 	}
 	if len(required) > 0 {
@@ -128,7 +129,7 @@ func (s *starter) crd() {
 		s.line(7, "properties:")
 	}
 	for i := range s.Fields {
-		s.line(8, "%s: %s", s.Fields[i].Name, s.Fields[i].schema())
+		s.line(8, "%s: %s", yamlKey(s.Fields[i].Name), s.Fields[i].schema())
 	}
 	s.columns()
 }
@@ -140,7 +141,7 @@ func (s *starter) columns() {
 	for _, f := range s.Fields {
 		if f.Type != TypeList && f.Type != TypeMap && count < 3 {
 			count++
-			s.line(3, "- {name: %s, type: %s, jsonPath: .spec.%s}", strings.ToUpper(f.Name[:1])+f.Name[1:], f.Type, f.Name)
+			s.line(3, "- {name: %s, type: %s, jsonPath: .spec.%s}", yamlKey(strings.ToUpper(f.Name[:1])+f.Name[1:]), f.Type, f.Name)
 		}
 	}
 	s.line(3, "- {name: URL, type: string, jsonPath: .status.url}")
@@ -170,7 +171,7 @@ func (s *starter) config() {
 	s.meta(3, `"${self.metadata.name}-config"`)
 	s.line(3, "data:")
 	for i := range s.Fields {
-		s.line(4, "%s: %s", s.Fields[i].Name, quote("${"+s.Fields[i].text()+"}"))
+		s.line(4, "%s: %s", yamlKey(s.Fields[i].Name), quote("${"+s.Fields[i].text()+"}"))
 	}
 	s.line(4, "index.html: |")
 	s.line(5, "<h1>%s ${self.metadata.name}</h1>", s.Kind)
@@ -305,14 +306,14 @@ func (s *starter) instance() string {
 	for i := range s.Fields {
 		f := &s.Fields[i]
 		if !f.always() && f.Name != "host" {
-			optional = append(optional, fmt.Sprintf("# %s: %s", f.Name, jsonText(f.sample(&s.Options))))
+			optional = append(optional, fmt.Sprintf("# %s: %s", yamlKey(f.Name), jsonText(f.sample(&s.Options))))
 			continue
 		}
 		if !wrote {
 			s.line(0, "spec:")
 			wrote = true
 		}
-		s.line(1, "%s: %s", f.Name, jsonText(f.sample(&s.Options)))
+		s.line(1, "%s: %s", yamlKey(f.Name), jsonText(f.sample(&s.Options)))
 	}
 	if !wrote {
 		s.line(0, "spec: {}")
@@ -321,6 +322,14 @@ func (s *starter) instance() string {
 		s.line(1, "%s", l)
 	}
 	return s.b.String()
+}
+
+// yamlKey quotes names that YAML 1.1, and so Kubernetes, reads as booleans.
+func yamlKey(name string) string {
+	if contains([]string{"y", "n", "yes", "no", "on", "off", "true", "false"}, strings.ToLower(name)) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // quote writes a YAML scalar: plain where that is safe, else in double or single quotes.
