@@ -45,7 +45,7 @@ func TestCommands(t *testing.T) {
 		{"validate-pair", "validate pair/all.yaml", ExitOK},
 		{"validate-twice", "validate webapp/definition.yaml webapp/../webapp/definition.yaml twice.yaml", ExitInvalid},
 		{"validate-none", "validate webapp/other.yaml", ExitFailure},
-		{"validate-missing", "validate nowhere.yaml", ExitInvalid},
+		{"validate-missing", "validate nowhere.yaml", ExitFailure},
 		{"validate-no-file", "validate", ExitUsage},
 		{"render", "render webapp/definition.yaml webapp/instance.yaml", ExitOK},
 		{"render-plain", "render webapp/definition.yaml webapp/hidden.yaml --plain", ExitOK},

@@ -27,6 +27,9 @@ const offlineUID = "00000000-0000-0000-0000-000000000000"
 // readInstance returns the one object of the program's kind in a file, as the API server would keep it: with the defaults,
 // validated, in the version that expressions see.
 func readInstance(ctx context.Context, p *program.Program, path, namespace string) (map[string]any, diag.List, error) {
+	if err := exist(path); err != nil {
+		return nil, nil, err
+	}
 	_, extras, problems := load.Load(path)
 	if problems.HasErrors() {
 		return nil, problems, nil
@@ -70,9 +73,9 @@ func pickInstance(p *program.Program, extras []load.Extra, path string) (*load.E
 	want := p.Instance.GroupVersion().String() + " " + p.Instance.Kind
 	switch {
 	case len(found) == 0 && len(kinds) == 0:
-		return nil, fmt.Errorf("%s holds no object: an instance is a %s", path, want)
+		return nil, fmt.Errorf("%s holds no object; an instance has the kind %s", path, want)
 	case len(found) == 0:
-		return nil, fmt.Errorf("%s holds no instance of the definition, which is a %s, but %s", path, want, strings.Join(kinds, ", "))
+		return nil, fmt.Errorf("%s holds no instance of the definition (%s), but %s", path, want, strings.Join(kinds, ", "))
 	case len(found) > 1:
 		return nil, usagef("%s holds %d objects of the kind %s: give a file with one", path, len(found), p.Instance.Kind)
 	}

@@ -127,6 +127,9 @@ func readObjects(paths []string) ([]*unstructured.Unstructured, error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}
+	if err := exist(paths...); err != nil {
+		return nil, err
+	}
 	_, extras, problems := load.Load(paths...)
 	if err := problems.Err(); err != nil {
 		return nil, err
@@ -181,12 +184,12 @@ func (r *rendered) node(e *render.Evaluation, n *program.Node, observed []*unstr
 		}
 		e.Bind(n, live)
 		if len(objects) == 0 {
-			res.remark = "makes nothing: its list is empty"
+			res.remark = "makes nothing, its list is empty"
 		}
 	case errors.Is(err, render.ErrExcluded):
-		res.remark = "excluded: its when is false"
+		res.remark = "excluded, its when is false"
 	case errors.As(err, &pending):
-		res.remark = "waits: " + pending.Error()
+		res.remark = pending.Error()
 	default:
 		res.remark = "failed: " + err.Error()
 		r.problems = append(r.problems, "resource "+n.Name+": "+err.Error())
@@ -273,7 +276,7 @@ func (r *rendered) print(w io.Writer, output string) error {
 	for i := range r.resources {
 		res := &r.resources[i]
 		if res.remark != "" {
-			fmt.Fprintf(&b, "---\n# resource %s %s\n", res.node.Name, strings.ReplaceAll(res.remark, "\n", "\n#   "))
+			fmt.Fprintf(&b, "---\n# resource %s: %s\n", res.node.Name, strings.ReplaceAll(res.remark, "\n", "\n#   "))
 		}
 		for j, o := range res.objects {
 			data, err := yaml.Marshal(o.Object)
@@ -309,7 +312,7 @@ func (r *rendered) printNames(w io.Writer) error {
 	for i := range r.resources {
 		res := &r.resources[i]
 		if res.remark != "" {
-			if _, err := fmt.Fprintf(w, "# resource %s %s\n", res.node.Name, strings.ReplaceAll(res.remark, "\n", " ")); err != nil {
+			if _, err := fmt.Fprintf(w, "# resource %s: %s\n", res.node.Name, strings.ReplaceAll(res.remark, "\n", " ")); err != nil {
 				return err
 			}
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,6 +62,9 @@ type compilation struct {
 
 // load reads and compiles the definitions in files.
 func (s *source) load(ctx context.Context, paths []string) (*compilation, error) {
+	if err := exist(append(paths, s.crds...)...); err != nil {
+		return nil, err
+	}
 	docs, extras, problems := load.Load(paths...)
 	c := &compilation{Extras: extras, Diagnostics: problems}
 	var others []*load.Document
@@ -98,24 +102,38 @@ func (s *source) load(ctx context.Context, paths []string) (*compilation, error)
 	return c, nil
 }
 
-// clashes reports definitions of the same name, and definitions that declare the same kind.
+// exist makes a file that is not there a failure, and not a fault of a definition.
+func exist(paths ...string) error {
+	for _, p := range paths {
+		if p == "-" {
+			continue
+		}
+		if _, err := os.Stat(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clashes reports definitions that declare the same kind.
 func (c *compilation) clashes() {
-	names, kinds := map[string]*compiled{}, map[string]*compiled{}
+	kinds := map[string]*compiled{}
 	for _, d := range c.Definitions {
+		crd := d.Definition.Spec.CRD
+		if crd == nil {
+			continue
+		}
+		kind := crd.Names.Kind + "." + crd.Group
+		other := kinds[kind]
+		if other == nil {
+			kinds[kind] = d
+			continue
+		}
+		if other.Definition.Name == d.Definition.Name {
+			continue // said already: a name is there once
+		}
 		var list diag.List
-		if other := names[d.Definition.Name]; other != nil {
-			list.Errorf("metadata.name", "%s has a definition of the same name", other.File)
-		} else {
-			names[d.Definition.Name] = d
-		}
-		if crd := d.Definition.Spec.CRD; crd != nil {
-			kind := crd.Names.Kind + "." + crd.Group
-			if other := kinds[kind]; other != nil {
-				list.Errorf("spec.crd", "definition %s (%s) declares the kind %s, too", other.Definition.Name, other.File, kind)
-			} else {
-				kinds[kind] = d
-			}
-		}
+		list.Errorf("spec.crd", "definition %s (%s) declares the kind %s, too", other.Definition.Name, other.File, kind)
 		d.Diagnostics = append(d.Diagnostics, d.Locate(list)...)
 	}
 }
