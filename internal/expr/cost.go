@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
@@ -16,13 +17,13 @@ import (
 // Limits of cost, in CEL's units: about one for each step of a computation, and a tenth for each character of a text that is
 // looked at.
 const (
-	// CostLimit is what one evaluation of an expression may cost. It takes less than a second.
-	CostLimit uint64 = 5_000_000
+	// CostLimit is what one evaluation of an expression may cost. It is the limit of Kubernetes itself, and takes some tenths of a second.
+	CostLimit uint64 = 1_000_000
 	// InstanceCostLimit is what all expressions of an instance together may cost.
-	InstanceCostLimit uint64 = 50_000_000
+	InstanceCostLimit uint64 = 20_000_000
 	// estimateLimit is what an expression may cost by estimate, with lists and texts of the greatest size that their schema
 	// allows, or of assumedItems and assumedText where it sets no bound.
-	estimateLimit uint64 = 20 * CostLimit
+	estimateLimit uint64 = 1000 * CostLimit
 
 	assumedItems = 100
 	assumedText  = 256
@@ -97,15 +98,19 @@ func (s sizes) EstimateCallCost(function, overload string, target *checker.AstNo
 }
 
 // rangeCost takes lists.range for a list like any other whose size is not known.
-func rangeCost(checker.CostEstimator, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+func rangeCost(_ checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 	size := checker.SizeEstimate{Min: 0, Max: assumedItems}
-	return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: 1, Max: assumedItems}, ResultSize: &size}
+	if len(args) == 1 && args[0].Expr().Kind() == ast.LiteralKind {
+		if n, ok := args[0].Expr().AsLiteral().(types.Int); ok && n >= 0 {
+			size = checker.FixedSizeEstimate(uint64(n))
+		}
+	}
+	return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: 1, Max: 1 + size.Max}, ResultSize: &size}
 }
 
 // estimate refuses an expression that may cost far too much, or certainly costs more than one evaluation may.
 func (e *Env) estimate(tree *cel.Ast) *Problem {
-	cost, err := e.env.EstimateCost(tree, &library.CostEstimator{SizeEstimator: sizes{vars: e.vars}},
-		checker.OverloadCostEstimate("lists_range", rangeCost))
+	cost, err := e.env.EstimateCost(tree, &library.CostEstimator{SizeEstimator: sizes{vars: e.vars}})
 	if err != nil {
 		return &Problem{Message: "the cost of the expression cannot be estimated: " + err.Error()}
 	}

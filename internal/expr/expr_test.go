@@ -167,7 +167,15 @@ func TestEval(t *testing.T) {
 		`sets.contains(self.spec.hosts, ["a.example"])`:           true,
 		`self.spec.hosts.join(",")`:                               "a.example,b.example",
 		`"%s-%d".format([self.spec.name, self.spec.replicas])`:    "shop-3",
-		`[1, "a"]`: []any{int64(1), "a"},
+		`self.spec.hosts.map(h, [h, h]).flatten().distinct().sort().reverse()`:     []any{"b.example", "a.example"},
+		`self.spec.name.split("h").join("-")`:                                      "s-op",
+		`self.spec.name.find("[a-m]+")`:                                            "h",
+		`self.spec.items.sortBy(i, -i.count)[0].name`:                              "two",
+		`lists.range(self.spec.replicas).map(i, self.spec.name + "-" + string(i))`: []any{"shop-0", "shop-1", "shop-2"},
+		`cidr("10.0.0.0/8").containsIP("10.1.1.1")`:                                true,
+		`ip("10.0.0.1")`:          "10.0.0.1",
+		`semver("1.2.3").major()`: int64(1),
+		`[1, "a"]`:                []any{int64(1), "a"},
 		`pods.exists(p, has(p.status.podIP) && p.status.podIP == "10.0.0.1")`: true,
 	} {
 		t.Run(src, func(t *testing.T) {

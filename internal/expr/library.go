@@ -50,6 +50,7 @@ var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
 		ext.Encoders(),
 		ext.Bindings(),
 		ext.TwoVarComprehensions(),
+		cel.CostEstimatorOptions(checker.OverloadCostEstimate("lists_range", rangeCost)),
 		ownFunctions(),
 	)
 })

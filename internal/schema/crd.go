@@ -74,7 +74,7 @@ func fromVersion(crd *apiextensionsv1.CustomResourceDefinition, version *apiexte
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the schema of %s %s: %w", crd.Spec.Names.Kind, version.Name, err)
 	}
-	s.addObjectFields(nil)
+	s.addObjectFields()
 	return s, nil
 }
 

@@ -98,7 +98,7 @@ func (d *document) build(name string, defs definitions) *Schema {
 		s.preserve = true
 	}
 	if s.embedded {
-		s.addObjectFields(defs)
+		s.addObjectFields()
 	}
 	return s
 }
@@ -132,17 +132,14 @@ func join(name, part string) string {
 }
 
 // addObjectFields adds what every Kubernetes object has.
-func (s *Schema) addObjectFields(defs definitions) {
+func (s *Schema) addObjectFields() {
 	fields := make(map[string]*Schema, len(s.properties)+3)
 	for field, property := range s.properties {
 		fields[field] = property
 	}
 	fields["apiVersion"] = Scalar(String, "")
 	fields["kind"] = Scalar(String, "")
-	if defs == nil {
-		defs = embedded()
-	}
-	fields["metadata"] = &Schema{ref: &reference{definitions: defs, name: objectMeta}}
+	fields["metadata"] = &Schema{ref: &reference{definitions: embedded(), name: objectMeta}}
 	s.typ, s.properties = Object, fields
 }
 

@@ -281,7 +281,9 @@ func longest(enum []any) int64 {
 func ListOf(items *Schema) *Schema { return &Schema{typ: Array, items: items} }
 
 // MapOf returns the schema of a map from strings.
-func MapOf(values *Schema) *Schema { return &Schema{typ: Object, additional: values, preserve: values == nil} }
+func MapOf(values *Schema) *Schema {
+	return &Schema{typ: Object, additional: values, preserve: values == nil}
+}
 
 // Scalar returns the schema of a value that has no parts. Format may be empty.
 func Scalar(t Type, format string) *Schema { return &Schema{typ: t, format: format} }
