@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -132,10 +133,23 @@ func (c *compiler) errorf(path, format string, args ...any) { c.list.Errorf(path
 
 func (c *compiler) add(d diag.Diagnostic) { c.list.Add(d) }
 
+// namePattern is that of v1alpha1.Name.
+var namePattern = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
+
+func isName(name string) bool { return namePattern.MatchString(name) && name != "self" }
+
 // names checks that no two things have the same name.
 func (c *compiler) names() {
 	first := map[v1alpha1.Name]string{}
 	claim := func(name v1alpha1.Name, path, what string) {
+		switch {
+		case name == "self":
+			c.add(diag.Diagnostic{Path: path, Message: "the name is a word of the expression language or one that Libretto uses itself; choose another", Found: fmt.Sprintf("%q", name)})
+			return
+		case !isName(string(name)):
+			c.add(diag.Diagnostic{Path: path, Message: "should match '" + namePattern.String() + "'", Found: fmt.Sprintf("%q", name)})
+			return
+		}
 		if before, taken := first[name]; taken {
 			c.add(diag.Diagnostic{Path: path, Message: fmt.Sprintf("the name %q is that of %s too", name, before),
 				Hint: "expressions could not tell the two apart; rename one"})
@@ -191,12 +205,12 @@ func (c *compiler) unknownKind(gvk runtimeschema.GroupVersionKind, path string) 
 		Message: fmt.Sprintf("the kind %s is not known", schema.KindString(gvk)),
 		Hint:    "its fields are not checked before it appears; give its CustomResourceDefinition beside the definition to check it now"}
 	if near, ok := schema.SuggestKind(c.catalog, gvk); ok {
-		d.Hint = fmt.Sprintf("did you mean %s? %s", schema.KindString(near), "Else its fields are not checked before it appears")
+		d.Hint = fmt.Sprintf("did you mean %s? If not: its fields are checked once the kind appears", schema.KindString(near))
 		// Kubernetes' own groups never get a kind by a CustomResourceDefinition: here the kind is misspelt.
 		if ownGroup(gvk.Group) {
 			d.Severity, d.Hint = diag.Error, fmt.Sprintf("did you mean %s?", schema.KindString(near))
 		}
-	} else if ownGroup(gvk.Group) {
+	} else if gvk.Group == "" {
 		d.Severity, d.Hint = diag.Error, ""
 	}
 	c.add(d)
@@ -212,7 +226,7 @@ func (c *compiler) unknownKind(gvk runtimeschema.GroupVersionKind, path string) 
 // ownGroup tells whether a group belongs to Kubernetes itself, whose kinds are all known.
 func ownGroup(group string) bool {
 	switch group {
-	case "", "apps", "batch", "autoscaling", "policy", "rbac.authorization.k8s.io", "networking.k8s.io", "storage.k8s.io",
+	case "", "apps", "batch", "extensions", "autoscaling", "policy", "rbac.authorization.k8s.io", "networking.k8s.io", "storage.k8s.io",
 		"scheduling.k8s.io", "coordination.k8s.io", "certificates.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io",
 		"discovery.k8s.io", "node.k8s.io", "events.k8s.io":
 		return true

@@ -68,9 +68,6 @@ func (c *compiler) target(t *v1alpha1.Target) {
 			c.add(diag.Diagnostic{Path: "spec.target.manage", Message: fmt.Sprintf("%s has no status", schema.KindString(known.GVK)), Hint: "remove Status"})
 		}
 	}
-	if c.spec.Status != nil && !p.WriteStatus {
-		c.errorf("spec.status", "spec.status needs target.manage to contain Status: Libretto writes no status to objects of a foreign kind unless asked")
-	}
 }
 
 // declaredKind makes the CustomResourceDefinition but for the status fields that come from expressions.

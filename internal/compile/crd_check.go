@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/libretto-dev/libretto/internal/diag"
 	"github.com/libretto-dev/libretto/internal/schema"
@@ -30,7 +31,14 @@ func (c *compiler) finishCRD() {
 		c.errorf("spec.crd", "cannot read it as a CustomResourceDefinition: %s", err)
 		return
 	}
-	for _, fault := range crdvalidation.ValidateCustomResourceDefinition(context.Background(), internal) {
+	faults := crdvalidation.ValidateCustomResourceDefinition(context.Background(), internal)
+	badNames := slices.ContainsFunc(faults, func(f *field.Error) bool {
+		return strings.HasPrefix(f.Field, "spec.names.") || f.Field == "spec.group"
+	})
+	for _, fault := range faults {
+		if badNames && fault.Field == "metadata.name" || strings.Contains(fault.Detail, "api-approved.kubernetes.io") {
+			continue // follows from the names, or from the group, which has a rule of its own
+		}
 		d := diag.FromField(fault)
 		path, ours := c.crdPath(d.Path, crd)
 		if ours {

@@ -95,10 +95,12 @@ func (c *compiler) keepUses(n *node, file string, uses []program.Use) {
 	}
 }
 
+var shellVariable = regexp.MustCompile(`named [A-Z_][A-Z0-9_]*$`)
+
 // shellHint: what looks like a variable of a shell in a file that is no YAML probably is one.
 func (c *compiler) shellHint(before int) {
 	for i := before; i < len(c.list); i++ {
-		if c.list[i].Hint == "" {
+		if word := shellVariable.FindString(c.list[i].Message); word != "" || c.list[i].Hint == "" {
 			c.list[i].Hint = "if that is a variable of a script or a configuration file, and not an expression, write $${…}"
 		}
 	}

@@ -123,8 +123,12 @@ func (c *compiler) compileNode(n *node) {
 	if n.ForEach != nil {
 		n.ForEach.In = c.expression(string(n.spec.ForEach.In), n.path+".forEach.in", c.env, expr.List)
 		c.depend(n, n.ForEach.In, n.path+".forEach.in")
-		if n.ForEach.In != nil && env != nil {
-			env = c.with(env, n.path+".forEach", expr.Variable{Name: n.ForEach.Var, Schema: n.ForEach.In.Schema().Items()})
+		item := expr.Variable{Name: n.ForEach.Var}
+		if n.ForEach.In != nil {
+			item.Schema = n.ForEach.In.Schema().Items()
+		}
+		if env != nil {
+			env = c.with(env, n.path+".forEach", item)
 		}
 	}
 	switch {
@@ -159,7 +163,7 @@ func (c *compiler) envOf(n *node) *expr.Env {
 
 func (c *compiler) with(env *expr.Env, path string, v expr.Variable) *expr.Env {
 	if slices.ContainsFunc(c.vars, func(have expr.Variable) bool { return have.Name == v.Name }) {
-		return env // said already: see names
+		return nil // said already: see names
 	}
 	extended, err := env.With(v)
 	if err != nil {
@@ -208,7 +212,7 @@ func (c *compiler) compileTemplate(n *node, env *expr.Env) {
 	}
 	c.labels(part(n.Template, "metadata", "labels"), path+".metadata.labels")
 	c.annotations(part(n.Template, "metadata", "annotations"), path+".metadata.annotations")
-	if n.ForEach != nil && n.ForEach.In != nil {
+	if n.ForEach != nil && n.ForEach.In != nil && env != nil {
 		c.nameUsesItem(n, path)
 	}
 }

@@ -28,7 +28,7 @@ func (c *compiler) status() {
 		path := diag.Index("spec.status.conditions", i)
 		switch {
 		case cond.Type == "Ready" || cond.Type == "Reconciling" || cond.Type == "Stalled":
-			c.add(diag.Diagnostic{Path: path + ".type", Message: "Ready, Reconciling and Stalled are written by Libretto; choose another type", Found: cond.Type})
+			c.add(diag.Diagnostic{Path: path + ".type", Message: "Ready, Reconciling and Stalled are written by Libretto; choose another type", Found: fmt.Sprintf("%q", cond.Type)})
 		case seen[cond.Type]:
 			c.add(diag.Diagnostic{Path: path + ".type", Message: "the condition is there twice", Found: cond.Type})
 		}

@@ -9,7 +9,14 @@ import (
 
 // FromField turns an error of Kubernetes' own validation into a diagnostic.
 func FromField(e *field.Error) Diagnostic {
-	d := Diagnostic{Path: Normalize(strings.TrimPrefix(e.Field, "<nil>")), Message: strings.TrimSuffix(e.Detail, ".")}
+	d := Diagnostic{Path: Normalize(strings.TrimPrefix(e.Field, "<nil>")), Message: strings.TrimSuffix(strings.TrimPrefix(e.Detail, e.Field+" in body "), ".")}
+	if _, rest, ok := strings.Cut(d.Message, " in body "); ok {
+		d.Message = rest
+	}
+	if expected, found, ok := strings.Cut(strings.TrimPrefix(d.Message, "must be of type "), ": "); ok && strings.HasPrefix(d.Message, "must be of type ") {
+		d.Message, d.Expected, d.Found = "the value has the wrong type", expected, strings.Trim(found, `"`)
+		return d
+	}
 	switch e.Type {
 	case field.ErrorTypeRequired:
 		if d.Message == "" || d.Message == e.Type.String() {

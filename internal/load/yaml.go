@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -104,6 +105,7 @@ func syntaxError(file string, c chunk, err error) diag.Diagnostic {
 		line = n
 	}
 	message := text[len(m[0]):]
+	line = firstBadLine(c.text, line, text)
 	d := diag.Diagnostic{
 		Severity: diag.Error, File: file, Line: line + c.line, Column: 1,
 		Message: "not valid YAML: " + message,
@@ -117,6 +119,21 @@ func syntaxError(file string, c chunk, err error) diag.Diagnostic {
 		d.Hint = "look at the indentation of this line and the one before, and at brackets and quotes that are not closed"
 	}
 	return d
+}
+
+// firstBadLine finds the line that a syntax error is about: the parser often names the line where the enclosing object
+// begins. It is the first line up to which the text has the same error.
+func firstBadLine(text []byte, from int, message string) int {
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	if from < 1 || from > len(lines) {
+		return from
+	}
+	n := sort.Search(len(lines)-from, func(i int) bool {
+		var root yaml.Node
+		err := yaml.Unmarshal(bytes.Join(lines[:from+i], nil), &root)
+		return err != nil && err.Error() == message
+	})
+	return from + n
 }
 
 // reader turns nodes into JSON values, as the API server's tools do: YAML 1.1, keys are text.
