@@ -4,6 +4,7 @@
 package compile
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -80,7 +81,9 @@ func Snapshot(spec *v1alpha1.OperatorDefinitionSpec) string {
 		return "" // a RawExtension that is no JSON: the API server and load let none through
 	}
 	var value any
-	if err := json.Unmarshal(text, &value); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // no number may change
+	if err := decoder.Decode(&value); err != nil {
 		return ""
 	}
 	if text, err = json.Marshal(value); err != nil {
