@@ -62,7 +62,9 @@ lint: ## Lint Go code, API types and shell scripts
 .PHONY: generate
 generate: manifests ## Generate everything that is generated: code, manifests, reference pages
 	$(controller-gen) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	bin=$$(hack/devcluster/build.sh) && $$bin run -- go generate ./internal/schema
 	go run ./hack/docs
+	go test ./internal/cli -run TestReference -update
 
 .PHONY: manifests
 manifests: ## Generate CRDs, the Role of Libretto itself and the webhook configuration
@@ -76,7 +78,7 @@ fmt: ## Format
 .PHONY: verify
 verify: generate ## Fail if something generated or formatted is out of date
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
-	@for m in . hack/tools hack/lint hack/devcluster; do (cd $$m && go mod verify >/dev/null && go mod tidy -diff); done
+	go mod tidy -diff
 	@test -z "$$(git status --porcelain)" || { echo "out of date; run make generate and commit:"; git status --short; git --no-pager diff --stat; exit 1; }
 
 ##@ Install
