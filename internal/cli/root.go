@@ -139,7 +139,7 @@ a kind, the resources that an object of the kind stands for, and what its status
 			root.AddCommand(c)
 		}
 	}
-	add("write", newInit(), newValidate(), newRender(), newGraph(), newSchema())
+	add("write", newInit(), newValidate(), newRender(), newGraph(), newSchema(), newInline())
 	add("run", newRun(), newRBAC(), newManager())
 	add("more", newVersion())
 	return root
