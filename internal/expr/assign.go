@@ -211,8 +211,8 @@ func (a *assigner) object(from, to *schema.Schema) *Problem {
 // noField is the problem of a field that an object does not have.
 func noField(name string, of *schema.Schema) *Problem {
 	p := &Problem{Message: fmt.Sprintf("there is no field %s in %s", name, of.Describe())}
-	if close := schema.DidYouMean(name, of.Fields()); close != "" {
-		p.Hint = fmt.Sprintf("did you mean %s?", close)
+	if similar := schema.DidYouMean(name, of.Fields()); similar != "" {
+		p.Hint = fmt.Sprintf("did you mean %s?", similar)
 	} else if fields := of.Fields(); len(fields) > 0 {
 		p.Hint = "it has " + enumerate(fields)
 	}

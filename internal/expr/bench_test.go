@@ -35,7 +35,7 @@ func BenchmarkWith(b *testing.B) {
 
 func BenchmarkEval(b *testing.B) {
 	env := testEnv(b, Options{})
-	vars := testVars()
+	vars := testVars(b)
 	for _, src := range []string{benchSources[0], benchSources[1], benchSources[2], benchSources[5]} {
 		x, ps := env.Compile(src, Any)
 		if len(ps) > 0 {

@@ -44,7 +44,7 @@ func toJSON(v ref.Val) (any, error) {
 	case types.Timestamp:
 		return v.UTC().Format(time.RFC3339Nano), nil
 	case types.Duration:
-		return v.Duration.String(), nil
+		return time.Duration.String(v.Duration), nil
 	case omitValue:
 		return Omit{}, nil
 	case *types.Optional:
@@ -61,15 +61,15 @@ func toJSON(v ref.Val) (any, error) {
 	case traits.Lister:
 		return listToJSON(v)
 	case apiservercel.Quantity:
-		return v.Quantity.String(), nil
+		return v.String(), nil
 	case *apiservercel.Quantity:
-		return v.Quantity.String(), nil
+		return v.String(), nil
 	case apiservercel.IP:
-		return v.Addr.String(), nil
+		return v.String(), nil
 	case apiservercel.CIDR:
-		return v.Prefix.String(), nil
+		return v.String(), nil
 	case apiservercel.Semver:
-		return v.Version.String(), nil
+		return v.String(), nil
 	case *types.Err:
 		return nil, v
 	default:

@@ -63,12 +63,13 @@ func builtin(t testing.TB, group, kind string) *schema.Schema {
 	return k.Schema
 }
 
-func object(text string) map[string]any {
+func object(t testing.TB, text string) map[string]any {
+	t.Helper()
 	var v map[string]any
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
 	return plain(v).(map[string]any)
 }
@@ -94,23 +95,24 @@ func plain(v any) any {
 	return v
 }
 
-func testVars() map[string]any {
+func testVars(t testing.TB) map[string]any {
+	t.Helper()
 	return map[string]any{
-		"self": object(`{"apiVersion":"example.com/v1","kind":"WebApp","metadata":{"name":"shop","namespace":"prod","creationTimestamp":"2026-01-02T03:04:05Z"},
+		"self": object(t, `{"apiVersion":"example.com/v1","kind":"WebApp","metadata":{"name":"shop","namespace":"prod","creationTimestamp":"2026-01-02T03:04:05Z"},
 		 "spec":{"name":"shop","replicas":3,"ratio":2,"public":true,"port":80,"hosts":["a.example","b.example"],"labels":{"team":"x","my-label":"y"},
 		 "values":{"deep":{"n":1}},"since":"2026-01-02T03:04:05Z","grace":"90m","my-name":"dash","namespace":"inner","size":"1Gi",
 		 "items":[{"name":"one","count":1},{"name":"two","count":2}],"container":{"name":"c","image":"i"}}}`),
-		"workload": object(`{"metadata":{"name":"w"},"spec":{"replicas":3},"status":{"availableReplicas":3}}`),
-		"svc":      object(`{"metadata":{"name":"s"},"spec":{"ports":[{"name":"http","port":80}]}}`),
-		"pods":     []any{object(`{"metadata":{"name":"p0"},"status":{"podIP":"10.0.0.1"}}`), object(`{"metadata":{"name":"p1"}}`)},
-		"secret":   object(`{"data":{"password":"czNjcmV0"}}`),
-		"other":    object(`{"a":{"b":1}}`),
+		"workload": object(t, `{"metadata":{"name":"w"},"spec":{"replicas":3},"status":{"availableReplicas":3}}`),
+		"svc":      object(t, `{"metadata":{"name":"s"},"spec":{"ports":[{"name":"http","port":80}]}}`),
+		"pods":     []any{object(t, `{"metadata":{"name":"p0"},"status":{"podIP":"10.0.0.1"}}`), object(t, `{"metadata":{"name":"p1"}}`)},
+		"secret":   object(t, `{"data":{"password":"czNjcmV0"}}`),
+		"other":    object(t, `{"a":{"b":1}}`),
 	}
 }
 
 func TestEval(t *testing.T) {
 	env := testEnv(t, Options{AllowRandom: true})
-	vars := testVars()
+	vars := testVars(t)
 	before, _ := json.Marshal(vars)
 	for src, want := range map[string]any{
 		`self.spec.replicas`:                                      int64(3),
@@ -204,7 +206,7 @@ func TestEval(t *testing.T) {
 func TestEvalErrors(t *testing.T) {
 	env := testEnv(t, Options{})
 	bound := errors.New("bound")
-	vars := testVars()
+	vars := testVars(t)
 	for src, want := range map[string]any{
 		`svc.spec.clusterIP`:                              &PendingError{Variable: "svc", Path: []string{"spec", "clusterIP"}},
 		`"x" + svc.status.loadBalancer.ingress[0].ip`:     &PendingError{Variable: "svc", Path: []string{"status"}},
@@ -303,7 +305,7 @@ func TestProblems(t *testing.T) {
 		{`self.spec.name + 1`, Any, Problem{Message: "+ cannot be used here", Found: "string and integer", Hint: "turn the other side into a string: string(…)", Offset: 15}},
 		{`self.spec.?name + "x"`, Any, Problem{Message: "+ cannot be used here", Found: "optional string and string", Hint: "an optional needs orValue(…) before it is used", Offset: 16}},
 		{`"ä" + 1`, Any, Problem{Message: "+ cannot be used here", Found: "string and integer", Hint: "turn the other side into a string: string(…)", Offset: 5}},
-		{`self.spec.hosts.lenght()`, Any, Problem{Message: "there is no function lenght", Offset: 22}},
+		{`self.spec.hosts.joinn()`, Any, Problem{Message: "there is no function joinn", Hint: "did you mean join?", Offset: 21}},
 		{`jsn(self)`, Any, Problem{Message: "there is no function jsn", Hint: "did you mean json?", Offset: 3}},
 		{`self.spec.replicas`, Bool, Problem{Message: "the expression has the wrong type", Expected: "boolean", Found: "integer", Hint: "compare it with something, as in x == 'a' or has(x.y)"}},
 		{`self.spec.name`, For(replicas), Problem{Message: "the expression has the wrong type", Expected: "integer", Found: "string", Hint: "use int(…)", Offset: 9}},

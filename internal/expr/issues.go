@@ -93,16 +93,16 @@ func (e *Env) unknownName(tree *ast.AST, id int64, name string) *Problem {
 	variables := slices.Sorted(maps.Keys(e.vars))
 	if n := find(tree, id); n != nil && n.Kind() == ast.CallKind {
 		p := &Problem{Message: "there is no function " + name}
-		if close := schema.DidYouMean(name, functionNames(e.names(), e.vars)); close != "" {
-			p.Hint = fmt.Sprintf("did you mean %s?", close)
+		if similar := schema.DidYouMean(name, functionNames(e.names(), e.vars)); similar != "" {
+			p.Hint = fmt.Sprintf("did you mean %s?", similar)
 		}
 		return p
 	}
 	short := strings.TrimPrefix(name, ".")
 	first, _, _ := strings.Cut(short, ".")
 	p := &Problem{Message: "there is no resource, external or variable named " + first}
-	if close := schema.DidYouMean(first, variables); close != "" {
-		p.Hint = fmt.Sprintf("did you mean %s?", close)
+	if similar := schema.DidYouMean(first, variables); similar != "" {
+		p.Hint = fmt.Sprintf("did you mean %s?", similar)
 	} else if len(variables) > 0 {
 		p.Hint = "the names are " + enumerate(variables)
 	}

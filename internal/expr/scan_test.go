@@ -81,7 +81,7 @@ func FuzzCompile(f *testing.F) {
 	for _, seed := range []string{"self.spec.replicas", "svc.spec.ports[0].port", "self.spec.hosts.map(h, h + 'x')", "{'a': 1}", "cel.bind(a, self, a)", "pods.exists(p, has(p.status))", "1 +", "'", "self.?x"} {
 		f.Add(seed)
 	}
-	vars := testVars()
+	vars := testVars(f)
 	f.Fuzz(func(t *testing.T, src string) {
 		x, ps := env.Compile(src, Any)
 		if (x == nil) == (len(ps) == 0) {

@@ -101,8 +101,8 @@ func (s *Schema) checkEnum(value any) *Mismatch {
 	}
 	m := &Mismatch{Message: "the value is not one of those allowed", Expected: s.Describe(), Found: describeValue(value)}
 	if text, ok := value.(string); ok {
-		if close := DidYouMean(text, names); close != "" {
-			m.Hint = fmt.Sprintf("did you mean %s?", close)
+		if similar := DidYouMean(text, names); similar != "" {
+			m.Hint = fmt.Sprintf("did you mean %s?", similar)
 		}
 	}
 	return m

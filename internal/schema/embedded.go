@@ -25,7 +25,8 @@ func Embedded() Catalog { return embedded() }
 var embedded = sync.OnceValue(func() *archive {
 	a, err := openArchive(kubernetesZip)
 	if err != nil {
-		panic("schema: the embedded kinds cannot be read: " + err.Error()) // the binary is broken; tests see this first
+		err = fmt.Errorf("the embedded kinds cannot be read: %w", err) // the binary is broken; every look-up says so
+		return &archive{pool: pool{raw: func(string) (json.RawMessage, error) { return nil, err }}, broken: err}
 	}
 	return a
 })
@@ -33,6 +34,7 @@ var embedded = sync.OnceValue(func() *archive {
 // archive is a catalog in a zip file.
 type archive struct {
 	pool
+	broken    error
 	resources map[runtimeschema.GroupVersionKind]APIResource
 	files     map[string]*zip.File
 
@@ -84,7 +86,7 @@ func (a *archive) unpack(name string, into any) error {
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", name, err)
@@ -115,6 +117,9 @@ func (a *archive) read(definition string) (json.RawMessage, error) {
 
 // Kind implements Catalog.
 func (a *archive) Kind(gvk runtimeschema.GroupVersionKind) (*Kind, error) {
+	if a.broken != nil {
+		return nil, a.broken
+	}
 	r, ok := a.resources[gvk]
 	if !ok {
 		return nil, unknownKind(gvk)

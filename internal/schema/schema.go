@@ -59,7 +59,6 @@ type Schema struct {
 	minLength        *int64
 	maxLength        *int64
 	maxProperties    *int64
-	deprecated       bool
 }
 
 // reference names a definition that is looked up when it is needed.
