@@ -114,9 +114,9 @@ run kubectl -n "$ns" get deployment,ingress -l app.kubernetes.io/name=shop
 title "9. A kustomize base that became an operator (examples/from-kustomize)"
 install_example from-kustomize guestbooks.example.com
 run kubectl -n "$ns" apply -f examples/from-kustomize/instance.yaml
-expect 60 "the Guestbook is Ready" condition guestbook guestbook Ready
+expect 60 "the Guestbook is Ready" condition guestbook friends Ready
 run kubectl -n "$ns" get guestbook
-run kubectl -n "$ns" get deployment,service,ingress,configmap -l app.kubernetes.io/name=guestbook
+run kubectl -n "$ns" get deployment,service,ingress,configmap -l app.kubernetes.io/instance=friends
 
 title "10. A kind that uses two other kinds, deleted in order (examples/platform)"
 install_example platform databases.platform.example.com websites.platform.example.com platforms.platform.example.com
