@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -81,7 +82,11 @@ func newManager(ctx context.Context, o *Options) (*instanceOf, error) {
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := ctrl.NewManager(o.Config, managerOptions(o, server))
+	options, err := managerOptions(o, server)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(o.Config, options)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a manager: %w", err)
 	}
@@ -103,7 +108,11 @@ func newManager(ctx context.Context, o *Options) (*instanceOf, error) {
 	return m, m.addProbes(server)
 }
 
-func managerOptions(o *Options, server ctrlwebhook.Server) ctrl.Options {
+func managerOptions(o *Options, server ctrlwebhook.Server) (ctrl.Options, error) {
+	selector, err := labels.Parse(o.DefinitionSelector)
+	if err != nil {
+		return ctrl.Options{}, fmt.Errorf("cannot read the definition selector %q: %w", o.DefinitionSelector, err)
+	}
 	serving := metricsserver.Options{BindAddress: o.MetricsAddress, SecureServing: o.MetricsSecure, CertDir: o.MetricsCertDir, TLSOpts: []func(*tls.Config){noHTTP2}}
 	if o.MetricsSecure {
 		serving.FilterProvider = filters.WithAuthenticationAndAuthorization
@@ -111,8 +120,11 @@ func managerOptions(o *Options, server ctrlwebhook.Server) ctrl.Options {
 	return ctrl.Options{
 		Scheme: newScheme(), Logger: o.Logger, Metrics: serving,
 		HealthProbeBindAddress: o.HealthAddress, PprofBindAddress: o.PprofAddress,
-		WebhookServer:           server,
-		Cache:                   cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		WebhookServer: server,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&v1alpha1.OperatorDefinition{}: {Label: selector}},
+		},
 		LeaderElection:          o.LeaderElection,
 		LeaderElectionID:        o.LeaderElectionID,
 		LeaderElectionNamespace: o.LeaderElectionNamespace,
@@ -121,7 +133,7 @@ func managerOptions(o *Options, server ctrlwebhook.Server) ctrl.Options {
 		LeaseDuration:                 orNil(o.LeaseDuration), RenewDeadline: orNil(o.RenewDeadline), RetryPeriod: orNil(o.RetryPeriod),
 		GracefulShutdownTimeout: &o.GracePeriod,
 		Controller:              ctrlconfig.Controller{SkipNameValidation: ptr.To(true)}, // a process may run several managers, one after the other
-	}
+	}, nil
 }
 
 func orNil(d time.Duration) *time.Duration {

@@ -22,6 +22,9 @@ type Options struct {
 	// Definitions come from files instead of the API: neither OperatorDefinitions nor OperatorRevisions are read or written,
 	// there is no webhook, and a definition without a serviceAccount acts as Config does. Nil: definitions come from the API.
 	Definitions []*v1alpha1.OperatorDefinition
+	// DefinitionSelector limits the OperatorDefinitions that are worked on by label, for several installations in a cluster;
+	// each needs a Lease of its own then. Empty: all.
+	DefinitionSelector string
 	// ActAsSelf makes definitions from files act as Config does, whatever serviceAccount they name.
 	ActAsSelf bool
 	// Catalog knows kinds beside Kubernetes' own and those of the cluster: CRDs that lie beside the files. It may be nil.
@@ -103,6 +106,7 @@ func DefaultOptions() Options {
 
 // AddFlags adds the flags of `libretto manager`, with the values of o as defaults.
 func (o *Options) AddFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.DefinitionSelector, "definition-selector", o.DefinitionSelector, "work on OperatorDefinitions with these labels alone; give each installation its own --leader-elect-id")
 	f.BoolVar(&o.LeaderElection, "leader-elect", o.LeaderElection, "let one of several replicas work, the others stand by")
 	f.StringVar(&o.LeaderElectionNamespace, "leader-elect-namespace", o.LeaderElectionNamespace, "namespace of the Lease (default: the pod's)")
 	f.StringVar(&o.LeaderElectionID, "leader-elect-id", o.LeaderElectionID, "name of the Lease")
