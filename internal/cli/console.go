@@ -29,14 +29,16 @@ type console struct {
 	dropped int
 	// states of instances, by definition and name; the time of the last event.
 	states map[string]engine.Event
-	served map[string]bool
-	last   time.Time
+	// reports are the last words about definitions; served are those whose watches run.
+	reports map[string]string
+	served  map[string]bool
+	last    time.Time
 }
 
 func newConsole(out, errOut io.Writer) *console {
 	c := &console{
 		out: out, err: errOut, paint: newPainter(out), lines: make(chan string, 4096), closed: make(chan struct{}),
-		states: map[string]engine.Event{}, served: map[string]bool{}, last: time.Now(),
+		states: map[string]engine.Event{}, reports: map[string]string{}, served: map[string]bool{}, last: time.Now(),
 	}
 	go c.write()
 	return c
@@ -76,6 +78,9 @@ func (c *console) send(at time.Time, text string) {
 
 // report prints how a definition stands.
 func (c *console) report(definition, message string) {
+	c.mu.Lock()
+	c.reports[definition] = message
+	c.mu.Unlock()
 	if strings.HasPrefix(message, "serving ") {
 		c.remember(engine.Event{Definition: definition, Action: engine.ActionServing})
 	}
@@ -166,8 +171,8 @@ func (o outcome) err() error {
 	return nil
 }
 
-// settle yields once: when all instances that were seen are ready, one has failed, or the time is over.
-func (c *console) settle(ctx context.Context, timeout time.Duration) <-chan outcome {
+// settle yields once: when all definitions are served and all their instances are ready, one has failed, or the time is over.
+func (c *console) settle(ctx context.Context, timeout time.Duration, definitions []string) <-chan outcome {
 	out := make(chan outcome, 1)
 	go func() {
 		tick := time.NewTicker(settleTime / 4)
@@ -179,8 +184,8 @@ func (c *console) settle(ctx context.Context, timeout time.Duration) <-chan outc
 				return
 			case <-tick.C:
 			}
-			result, done := c.settled()
-			if !done && timeout > 0 && time.Since(start) > timeout {
+			result, done := c.settled(definitions)
+			if !done && time.Since(start) > timeout {
 				done = true
 			} else if done {
 				result.timedOut = nil
@@ -195,10 +200,15 @@ func (c *console) settle(ctx context.Context, timeout time.Duration) <-chan outc
 }
 
 // settled tells whether everything has come to an end, and lists what has failed and what is not ready.
-func (c *console) settled() (outcome, bool) {
+func (c *console) settled(definitions []string) (outcome, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var o outcome
+	for _, d := range definitions {
+		if !c.served[d] {
+			o.timedOut = append(o.timedOut, d+" ("+c.reports[d]+")")
+		}
+	}
 	for _, e := range c.states {
 		name := e.Instance.Kind.Kind + " " + instanceName(e.Instance.Namespace, e.Instance.Name)
 		switch e.Action {
@@ -211,6 +221,6 @@ func (c *console) settled() (outcome, bool) {
 	}
 	sort.Strings(o.failed)
 	sort.Strings(o.timedOut)
-	quiet := time.Since(c.last) > settleTime && len(c.served) > 0
+	quiet := time.Since(c.last) > settleTime
 	return o, quiet && (len(o.failed) > 0 || len(o.timedOut) == 0)
 }

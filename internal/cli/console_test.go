@@ -76,7 +76,7 @@ func TestSettled(t *testing.T) {
 				console.remember(e)
 			}
 			console.last = console.last.Add(-2 * settleTime)
-			o, done := console.settled()
+			o, done := console.settled([]string{"d"})
 			if done != c.done || (len(o.failed) > 0) != c.failed {
 				t.Errorf("got %+v, done %t", o, done)
 			}

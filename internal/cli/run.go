@@ -62,14 +62,14 @@ resources stay, and go on when it runs again.
 	cmd.Flags().StringSliceVarP(&o.namespaces, "namespace", "n", nil, "serve instances in this `NAMESPACE` alone; may be repeated (default: what the definitions say)")
 	cmd.Flags().BoolVar(&o.impersonate, "impersonate", false, "act as the ServiceAccount that the definition names")
 	cmd.Flags().BoolVar(&o.once, "once", false, "end when every instance is ready (exit code 0) or one has failed (1)")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --once: how long to wait (default: forever)")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 10*time.Minute, "with --once: how long to wait")
 	cmd.Flags().BoolVar(&o.verbose, "logs", false, "print the logs for developers, too")
 	o.logs.flags(cmd, "text")
 	return cmd
 }
 
 func (o *runOptions) run(cmd *cobra.Command, paths []string) error {
-	if o.timeout != 0 && !o.once {
+	if cmd.Flags().Changed("timeout") && !o.once {
 		return usagef("--timeout goes with --once")
 	}
 	log := discardLogs()
@@ -223,7 +223,11 @@ func (s *session) serve(ctx context.Context, set *runSet) error {
 	}
 	var finished <-chan outcome
 	if s.once {
-		finished = s.console.settle(ctx, s.timeout)
+		var names []string
+		for _, d := range set.definitions {
+			names = append(names, d.Name)
+		}
+		finished = s.console.settle(ctx, s.timeout, names)
 	}
 	for {
 		next, err := s.serveOne(ctx, set, changes, finished)
@@ -244,6 +248,7 @@ func (s *session) serveOne(ctx context.Context, set *runSet, changes <-chan stru
 	opts := s.options
 	opts.Definitions, opts.Catalog = set.definitions, set.found.Catalog
 	done := make(chan error, 1)
+	broken := false
 	go func() { done <- manager.Run(runCtx, opts) }()
 	for {
 		select {
@@ -266,6 +271,7 @@ func (s *session) serveOne(ctx context.Context, set *runSet, changes <-chan stru
 					s.console.line("%s", text)
 				}
 				s.console.line("the last good version stays at work")
+				broken = true
 			case next.print != set.print:
 				s.console.line("files changed: taking over")
 				stop()
@@ -273,6 +279,9 @@ func (s *session) serveOne(ctx context.Context, set *runSet, changes <-chan stru
 					return nil, err
 				}
 				return next, nil
+			case broken:
+				s.console.line("the files are right again, and say the same as before")
+				broken = false
 			}
 		}
 	}
