@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -271,6 +272,9 @@ func selfSigned(o *Options) (*webhook.SelfSigned, error) {
 		u, err := url.Parse(o.WebhookURL)
 		if err != nil || u.Scheme != "https" || u.Hostname() == "" {
 			return nil, fmt.Errorf("the webhook's URL must be https://HOST:PORT, found %q", o.WebhookURL)
+		}
+		if signed.Selector, err = metav1.ParseToLabelSelector(o.DefinitionSelector); err != nil {
+			return nil, fmt.Errorf("cannot read the definition selector %q: %w", o.DefinitionSelector, err)
 		}
 		signed.URL, signed.Hosts = strings.TrimSuffix(o.WebhookURL, "/"), []string{u.Hostname()}
 		return signed, nil

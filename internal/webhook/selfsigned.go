@@ -48,6 +48,8 @@ type SelfSigned struct {
 	// URL is where the API server sends definitions, when not to a Service. The configuration is then made when it is not
 	// there, and deleted when the manager stops: nobody would answer.
 	URL string
+	// Selector limits the definitions that are sent there; nil: all.
+	Selector *metav1.LabelSelector
 	// Clock tells the time; nil: the real one.
 	Clock clock.WithTicker
 
@@ -195,6 +197,7 @@ func (c *SelfSigned) configuration(ca []byte) *admissionregistrationv1.Validatin
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:                    "operatordefinitions.libretto.dev",
 			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca},
+			ObjectSelector:          c.Selector,
 			FailurePolicy:           &fail,
 			SideEffects:             &none,
 			TimeoutSeconds:          &timeout,
