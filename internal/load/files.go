@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/libretto-dev/libretto/internal/diag"
@@ -111,8 +110,9 @@ func expand(path string) ([]string, error) {
 		case entry.IsDir():
 			return nil
 		}
-		switch filepath.Ext(name) {
-		case ".yaml", ".yml", ".json":
+		switch ext := filepath.Ext(name); {
+		case kustomizationFiles[entry.Name()]: // of a base that was named itself
+		case ext == ".yaml" || ext == ".yml" || ext == ".json":
 			files = append(files, name)
 		}
 		return nil
@@ -120,11 +120,15 @@ func expand(path string) ([]string, error) {
 	return files, err
 }
 
+var kustomizationFiles = map[string]bool{"kustomization.yaml": true, "kustomization.yml": true, "Kustomization": true}
+
 func isBase(dir string) bool {
-	return slices.ContainsFunc([]string{"kustomization.yaml", "kustomization.yml", "Kustomization"}, func(name string) bool {
-		_, err := os.Stat(filepath.Join(dir, name))
-		return err == nil
-	})
+	for name := range kustomizationFiles {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Inline puts the files of kustomizations in place of their paths, which are relative to the directory dir. Places in the

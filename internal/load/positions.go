@@ -51,22 +51,22 @@ func (p *Positions) setKey(path string, key *yaml.Node, offset int) {
 }
 
 // find returns the place of a field, or of the nearest field that holds it, and whether it is the field itself.
-func (p *Positions) find(path string) (at place, found string, exact bool) {
+func (p *Positions) find(path string) (at place, exact bool) {
 	steps := diag.Split(path)
 	for n := len(steps); n >= 0; n-- {
 		prefix := diag.Join(steps[:n])
 		if at, ok := p.at[prefix]; ok {
-			return at, prefix, n == len(steps)
+			return at, n == len(steps)
 		}
 	}
-	return place{line: 1, column: 1}, "", false
+	return place{line: 1, column: 1}, false
 }
 
 // Of returns the place of byte offset within the field at path. A field that is not there has the place of what would hold
 // it.
 func (p *Positions) Of(path string, offset int) Position {
-	at, found, exact := p.find(path)
-	if f, ok := p.files[found]; ok {
+	at, exact := p.find(path)
+	if f, ok := p.files[diag.Normalize(path)]; ok {
 		line, column := within(f.text, offset)
 		return Position{File: f.name, Line: line, Column: column}
 	}

@@ -18,8 +18,12 @@ import (
 const (
 	// maxFile is the size of a file in bytes. An object in a cluster cannot be larger than about 1.5 MiB.
 	maxFile = 4 << 20
-	// maxNodes is the number of values in a document, with aliases followed: it ends documents that expand without end.
+	// maxNodes is the number of values in a document.
 	maxNodes = 200_000
+	// maxAliased is the number of values that aliases stand for: it ends documents that expand without end.
+	maxAliased = 20_000
+	// maxFaults is how many faults of one document are told.
+	maxFaults = 100
 	// maxDepth is how deep values may be nested.
 	maxDepth = 100
 )
@@ -141,22 +145,28 @@ type reader struct {
 	file      string
 	offset    int
 	nodes     int
+	aliased   int
 	positions *Positions
 	list      diag.List
 	aliases   []*yaml.Node
 }
 
 func (r *reader) add(n *yaml.Node, d diag.Diagnostic) {
-	d.File, d.Line, d.Column = r.file, n.Line+r.offset, n.Column
-	r.list.Add(d)
+	if len(r.list) < maxFaults {
+		d.File, d.Line, d.Column = r.file, n.Line+r.offset, n.Column
+		r.list.Add(d)
+	}
 }
 
 func (r *reader) value(n *yaml.Node, path string, depth int) any {
 	r.nodes++
-	if r.nodes > maxNodes || depth > maxDepth {
-		if r.nodes <= maxNodes+1 || depth == maxDepth+1 {
+	if len(r.aliases) > 0 {
+		r.aliased++
+	}
+	if r.nodes > maxNodes || r.aliased > maxAliased || depth > maxDepth {
+		if r.nodes <= maxNodes+1 {
 			r.add(n, diag.Diagnostic{Path: path, Message: "the document is too large or too deep",
-				Expected: fmt.Sprintf("at most %d values, nested at most %d deep", maxNodes, maxDepth)})
+				Expected: fmt.Sprintf("at most %d values, %d of these by aliases, nested at most %d deep", maxNodes, maxAliased, maxDepth)})
 			r.nodes = maxNodes + 1
 		}
 		return nil
