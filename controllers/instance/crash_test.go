@@ -35,7 +35,7 @@ spec:
               type: object
               properties:
                 message: {type: string, default: hello}
-                old: {type: boolean, default: true}
+                legacy: {type: boolean, default: true}
   resources:
   - name: password
     createOnce: true
@@ -56,8 +56,8 @@ spec:
       apiVersion: rbac.authorization.k8s.io/v1
       kind: ClusterRole
       metadata: {name: "${self.metadata.namespace}-${self.metadata.name}", annotations: {message: "${config.data.message}"}}
-  - name: old
-    when: self.spec.old
+  - name: legacy
+    when: self.spec.legacy
     template:
       apiVersion: v1
       kind: ConfigMap
@@ -75,7 +75,7 @@ type phase struct {
 func phases() []phase {
 	return []phase{
 		{"create", func(w *world, name string) { w.bundle(name, "{}") }, func(w *world, name string) error { return w.whole(name, "hello", true) }},
-		{"update", func(w *world, name string) { w.bundle(name, "{message: other, old: false}") },
+		{"update", func(w *world, name string) { w.bundle(name, "{message: other, legacy: false}") },
 			func(w *world, name string) error { return w.whole(name, "other", false) }},
 		{"delete", func(w *world, name string) {
 			if err := w.kube.Delete(w.t.Context(), w.text("GROUP/v1"), "Bundle", w.namespace, name); err != nil {

@@ -229,7 +229,7 @@ func TestRevisionReplacesResources(t *testing.T) {
 	w := newWorld(t, bundle)
 	w.bundle("one", "{}")
 	w.ready("one")
-	w.revise(strings.ReplaceAll(bundle, "kind: Secret", "kind: ConfigMap") + "\n")
+	w.revise(strings.NewReplacer("kind: Secret", "kind: ConfigMap", "stringData", "data").Replace(bundle))
 	testkit.Eventually(t, 20*time.Second, "the Secret has gone", func() error {
 		if got := strings.Join(w.children(), " "); strings.Contains(got, "Secret") {
 			return fmt.Errorf("%s", got)
@@ -383,16 +383,19 @@ spec:
 	has(false)
 	object(w.namespace, "on")
 	has(true)
-	if st, _ := w.engine.State(w.specs[0].Definition); st.Total != 1 {
-		t.Errorf("%d instances counted, want 1", st.Total)
-	}
+	testkit.Eventually(t, 5*time.Second, "one instance is counted", func() error {
+		if st, _ := w.engine.State(w.specs[0].Definition); st.Total != 1 || st.Ready != 1 {
+			return fmt.Errorf("%d counted, %d ready", st.Total, st.Ready)
+		}
+		return nil
+	})
 }
 
 func TestForbiddenNeitherBlocksNorLoops(t *testing.T) {
 	w := newWorld(t, bundle, strings.NewReplacer("bundles.GROUP", "poor.GROUP", "kind: Bundle", "kind: Poor").Replace(bundle)+
 		"  serviceAccount: {namespace: NAMESPACE, name: poor}\n")
 	w.apply("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: poor}\n")
-	w.apply("apiVersion: GROUP/v1\nkind: Poor\nmetadata: {name: one}\nspec: {}\n")
+	w.apply("apiVersion: GROUP/v1\nkind: Poor\nmetadata: {name: two}\nspec: {}\n")
 	start := time.Now()
 	w.bundle("one", "{}")
 	w.ready("one")
@@ -436,13 +439,16 @@ subjects: [{kind: ServiceAccount, namespace: NAMESPACE, name: poor}]
 		_ = w.kube.Delete(context.Background(), "rbac.authorization.k8s.io/v1", "ClusterRole", "", w.namespace+"-poor")
 	})
 	w.engine.Retry()
-	message := w.condition("GROUP/v1", "Poor", "one", "Stalled", "True")
-	for _, part := range []string{"watch secrets", "ServiceAccount " + w.namespace + "/poor", "libretto:poor." + w.group} {
-		if !strings.Contains(message, part) {
-			t.Errorf("the condition does not name %q: %s", part, message)
+	testkit.Eventually(t, 60*time.Second, "the condition names verb, resource, ServiceAccount and Role", func() error {
+		message := w.condition("GROUP/v1", "Poor", "two", "Stalled", "True")
+		for _, part := range []string{"watch secrets", "ServiceAccount " + w.namespace + "/poor", "libretto:poor." + w.group} {
+			if !strings.Contains(message, part) {
+				return fmt.Errorf("no %q in: %s", part, message)
+			}
 		}
-	}
-	if _, err := w.get("v1", "Service", "one"); err != nil {
+		return nil
+	})
+	if _, err := w.get("v1", "ConfigMap", "two-config"); err != nil {
 		t.Errorf("what is allowed was not made: %v", err)
 	}
 }

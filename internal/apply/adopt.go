@@ -34,12 +34,19 @@ func (w *Writer) adopt(ctx context.Context, req Request) (Outcome, error) {
 	return Outcome{Action: Adopted, Object: out}, nil
 }
 
-// mayAdopt returns a ConflictError when the object may not be taken over.
+// mayAdopt returns a ConflictError when the object may not be taken over, and a DeletingError when the garbage collector is
+// about to remove it. Of an instance of another definition it is not known whether it lives: it is taken to.
 func mayAdopt(req Request) error {
 	live, t := req.Live, targetOf(req.Desired)
 	holder := types.UID(live.Labels[v1alpha1.LabelInstance])
-	if holder != "" && (req.InstanceLives == nil || req.InstanceLives(holder)) {
-		return &ConflictError{Target: t, Owner: instanceText(live), Instance: true}
+	if holder != "" {
+		foreign := live.Labels[v1alpha1.LabelDefinition] != req.Desired.GetLabels()[v1alpha1.LabelDefinition]
+		if foreign || req.InstanceLives == nil || req.InstanceLives(holder) {
+			return &ConflictError{Target: t, Owner: instanceText(live), Instance: true}
+		}
+		if hasUID(live.OwnerReferences, holder) {
+			return &DeletingError{Target: t, Finalizers: live.Finalizers}
+		}
 	}
 	if req.Adoption == v1alpha1.AdoptionForce {
 		return nil

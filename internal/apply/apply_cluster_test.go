@@ -94,7 +94,8 @@ func TestAdoption(t *testing.T) {
 		"if unowned, and is not":   {adoption: v1alpha1.AdoptionIfUnowned, refs: `[{apiVersion: v1, kind: ConfigMap, name: boss, uid: BOSS, controller: true}]`, wantOwner: "ConfigMap boss"},
 		"force":                    {adoption: v1alpha1.AdoptionForce, refs: `[{apiVersion: v1, kind: ConfigMap, name: boss, uid: BOSS, controller: true}]`, want: apply.Adopted},
 		"another instance":         {adoption: v1alpha1.AdoptionForce, labels: `{libretto.dev/instance: other}`, wantOwner: "instance with UID other", wantInstance: true},
-		"an instance that is gone": {adoption: v1alpha1.AdoptionIfUnowned, labels: `{libretto.dev/instance: other}`, dead: true, want: apply.Adopted},
+		"an instance that is gone": {adoption: v1alpha1.AdoptionIfUnowned, labels: `{libretto.dev/instance: other, libretto.dev/definition: DEFINITION}`, dead: true, want: apply.Adopted},
+		"of another definition":    {adoption: v1alpha1.AdoptionForce, labels: `{libretto.dev/instance: other, libretto.dev/definition: elsewhere}`, dead: true, wantOwner: "instance with UID other", wantInstance: true},
 		"create once":              {adoption: v1alpha1.AdoptionIfUnowned, createOnce: true, want: apply.Adopted},
 	}
 	// The garbage collector deletes what has owners that do not exist.
@@ -108,7 +109,7 @@ func TestAdoption(t *testing.T) {
 			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "self", UID: self.GetUID(), Controller: new(true)}})
 			text := `{apiVersion: v1, kind: ConfigMap, metadata: {name: ` + object
 			if tc.labels != "" {
-				text += `, labels: ` + tc.labels
+				text += `, labels: ` + strings.ReplaceAll(tc.labels, "DEFINITION", o.GetLabels()[v1alpha1.LabelDefinition])
 			}
 			if tc.refs != "" {
 				text += `, ownerReferences: ` + strings.ReplaceAll(tc.refs, "BOSS", string(boss.GetUID()))
@@ -212,7 +213,7 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		"unknown field":       {`{apiVersion: v1, kind: ConfigMap, metadata: {name: b}, dat: {x: "1"}}`, new(*apply.InvalidError), ".dat: field not declared in schema"},
-		"wrong type":          {`{apiVersion: v1, kind: ConfigMap, metadata: {name: b}, data: {x: 1}}`, new(*apply.InvalidError), ".data.x: expected string"},
+		"wrong type":          {`{apiVersion: v1, kind: ConfigMap, metadata: {name: b}, data: {x: 1}}`, new(*apply.InvalidError), "data.x: expected string"},
 		"refused by a rule":   {`{apiVersion: v1, kind: Service, metadata: {name: b}, spec: {ports: [{port: 99999999}]}}`, new(*apply.InvalidError), "spec.ports[0].port"},
 		"a bad name":          {`{apiVersion: v1, kind: ConfigMap, metadata: {name: "b_"}}`, new(*apply.InvalidError), "metadata.name"},
 		"a missing kind":      {`{apiVersion: nowhere.example.com/v1, kind: Thing, metadata: {name: b}}`, new(*apply.KindMissingError), "no kind Thing of nowhere.example.com/v1"},

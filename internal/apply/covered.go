@@ -49,7 +49,7 @@ func covers(desired map[string]any, set *fieldpath.Set, instance types.UID) (boo
 		case "metadata":
 			c.metadata(set, v)
 		default:
-			c.field(set, name, v, "."+name)
+			c.field(set, name, v, name)
 		}
 	}
 	sort.Strings(c.missing)
@@ -70,6 +70,18 @@ func (c *coverage) miss(path string) {
 	}
 }
 
+// missAll notes all that is in v: none of it is owned.
+func (c *coverage) missAll(path string, v any) {
+	m, ok := v.(map[string]any)
+	if !ok || len(m) == 0 {
+		c.miss(path)
+		return
+	}
+	for name, item := range m {
+		c.missAll(path+"."+name, item)
+	}
+}
+
 // metadata compares what managers can own of metadata.
 func (c *coverage) metadata(set *fieldpath.Set, v any) {
 	m, ok := v.(map[string]any)
@@ -83,7 +95,7 @@ func (c *coverage) metadata(set *fieldpath.Set, v any) {
 	for name, v := range m {
 		switch name {
 		case "labels", "annotations", "ownerReferences", "finalizers":
-			c.field(sub, name, v, ".metadata."+name)
+			c.field(sub, name, v, "metadata."+name)
 		}
 	}
 }
@@ -103,7 +115,7 @@ func (c *coverage) element(set *fieldpath.Set, pe fieldpath.PathElement, v any, 
 	if sub == nil {
 		// Owned as a whole (a scalar, an atomic map or list, an empty map), or not at all.
 		if !member && !empty(v) {
-			c.miss(path)
+			c.missAll(path, v)
 		}
 		return
 	}

@@ -45,24 +45,24 @@ func TestCovered(t *testing.T) {
 		missing        []string
 	}{
 		"a scalar":                       {head + `spec: {a: 1}}`, `{"f:spec":{"f:a":{}}}`, nil},
-		"a scalar that is gone":          {head + `spec: {a: 1, b: 2}}`, `{"f:spec":{"f:a":{}}}`, []string{".spec.b"}},
-		"all is gone":                    {head + `spec: {a: 1}}`, `{}`, []string{".spec"}},
+		"a scalar that is gone":          {head + `spec: {a: 1, b: 2}}`, `{"f:spec":{"f:a":{}}}`, []string{"spec.b"}},
+		"all is gone":                    {head + `spec: {a: 1}}`, `{}`, []string{"spec.a"}},
 		"an atomic map":                  {head + `spec: {sel: {a: b}}}`, `{"f:spec":{"f:sel":{}}}`, nil},
 		"an atomic list":                 {head + `spec: {args: [a, b]}}`, `{"f:spec":{"f:args":{}}}`, nil},
-		"an atomic list that is gone":    {head + `spec: {args: [a], x: 1}}`, `{"f:spec":{"f:x":{}}}`, []string{".spec.args"}},
+		"an atomic list that is gone":    {head + `spec: {args: [a], x: 1}}`, `{"f:spec":{"f:x":{}}}`, []string{"spec.args"}},
 		"a set":                          {head + `spec: {set: [a, b]}}`, `{"f:spec":{"f:set":{"v:\"a\"":{},"v:\"b\"":{}}}}`, nil},
-		"a set without an item":          {head + `spec: {set: [a, b]}}`, `{"f:spec":{"f:set":{"v:\"a\"":{}}}}`, []string{".spec.set[]"}},
+		"a set without an item":          {head + `spec: {set: [a, b]}}`, `{"f:spec":{"f:set":{"v:\"a\"":{}}}}`, []string{"spec.set[]"}},
 		"a set of numbers":               {head + `spec: {set: [1, 2]}}`, `{"f:spec":{"f:set":{"v:1":{},"v:2":{}}}}`, nil},
 		"a keyed list":                   {head + `spec: {l: [{name: a, v: 1}]}}`, `{"f:spec":{"f:l":{"k:{\"name\":\"a\"}":{".":{},"f:name":{},"f:v":{}}}}}`, nil},
-		"a keyed list, a field is gone":  {head + `spec: {l: [{name: a, v: 1}]}}`, `{"f:spec":{"f:l":{"k:{\"name\":\"a\"}":{".":{},"f:name":{}}}}}`, []string{`.spec.l[name="a"].v`}},
-		"a keyed list, an item is gone":  {head + `spec: {l: [{name: a}, {name: b}]}}`, `{"f:spec":{"f:l":{"k:{\"name\":\"a\"}":{".":{},"f:name":{}}}}}`, []string{`.spec.l[name="b"]`}},
+		"a keyed list, a field is gone":  {head + `spec: {l: [{name: a, v: 1}]}}`, `{"f:spec":{"f:l":{"k:{\"name\":\"a\"}":{".":{},"f:name":{}}}}}`, []string{`spec.l[name="a"].v`}},
+		"a keyed list, an item is gone":  {head + `spec: {l: [{name: a}, {name: b}]}}`, `{"f:spec":{"f:l":{"k:{\"name\":\"a\"}":{".":{},"f:name":{}}}}}`, []string{`spec.l[name="b"]`}},
 		"a defaulted key":                {head + `spec: {p: [{port: 80}]}}`, `{"f:spec":{"f:p":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}}}}`, nil},
 		"a defaulted key beside another": {head + `spec: {p: [{port: 53}, {port: 53, protocol: UDP}]}}`, `{"f:spec":{"f:p":{"k:{\"port\":53,\"protocol\":\"TCP\"}":{".":{},"f:port":{}},"k:{\"port\":53,\"protocol\":\"UDP\"}":{".":{},"f:port":{},"f:protocol":{}}}}}`, nil},
-		"a defaulted key that is gone":   {head + `spec: {p: [{port: 53}, {port: 53, protocol: UDP}]}}`, `{"f:spec":{"f:p":{"k:{\"port\":53,\"protocol\":\"UDP\"}":{".":{},"f:port":{},"f:protocol":{}}}}}`, []string{".spec.p[port=53]"}},
+		"a defaulted key that is gone":   {head + `spec: {p: [{port: 53}, {port: 53, protocol: UDP}]}}`, `{"f:spec":{"f:p":{"k:{\"port\":53,\"protocol\":\"UDP\"}":{".":{},"f:port":{},"f:protocol":{}}}}}`, []string{"spec.p[port=53]"}},
 		"an owner reference":             {`{apiVersion: v1, kind: Thing, metadata: {name: x, ownerReferences: [{uid: uid-1, name: a}]}}`, `{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"uid-1\"}":{}}}}`, nil},
 		"names and status":               {`{apiVersion: v1, kind: Thing, metadata: {name: x, namespace: y, uid: z}, status: {a: 1}}`, `{}`, nil},
 		"nulls and empty values":         {head + `spec: {a: null, l: [], m: {}, n: {o: null}, s: ""}}`, `{"f:spec":{"f:s":{}}}`, nil},
-		"labels":                         {`{apiVersion: v1, kind: Thing, metadata: {labels: {a: b, c: d}}}`, `{"f:metadata":{"f:labels":{"f:a":{}}}}`, []string{".metadata.labels.c"}},
+		"labels":                         {`{apiVersion: v1, kind: Thing, metadata: {labels: {a: b, c: d}}}`, `{"f:metadata":{"f:labels":{"f:a":{}}}}`, []string{"metadata.labels.c"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -42,28 +42,28 @@ func TestDrift(t *testing.T) {
 		fields        []string
 		by            []string
 	}{
-		{"a changed value", "hand", types.MergePatchType, `{spec: {replicas: 5}}`, []string{".spec.replicas"}, []string{"hand"}},
-		{"a changed label", "hand", types.MergePatchType, `{metadata: {labels: {team: blue}}}`, []string{".metadata.labels.team"}, []string{"hand"}},
-		{"a removed label", "hand", types.MergePatchType, `{metadata: {labels: {team: null}}}`, []string{".metadata.labels.team"}, nil},
+		{"a changed value", "hand", types.MergePatchType, `{spec: {replicas: 5}}`, []string{"spec.replicas"}, []string{"hand"}},
+		{"a changed label", "hand", types.MergePatchType, `{metadata: {labels: {team: blue}}}`, []string{"metadata.labels.team"}, []string{"hand"}},
+		{"a removed label", "hand", types.MergePatchType, `{metadata: {labels: {team: null}}}`, []string{"metadata.labels.team"}, nil},
 		{"a removed annotation of Libretto's", "hand", types.MergePatchType, `{metadata: {annotations: {libretto.dev/desired: null}}}`,
-			[]string{".metadata.annotations.libretto.dev/desired"}, nil},
+			[]string{"metadata.annotations.libretto.dev/desired"}, nil},
 		{"a changed annotation of Libretto's", "hand", types.MergePatchType, `{metadata: {annotations: {libretto.dev/desired: x}}}`,
-			[]string{".metadata.annotations.libretto.dev/desired"}, []string{"hand"}},
+			[]string{"metadata.annotations.libretto.dev/desired"}, []string{"hand"}},
 		{"a value taken by force", "other", types.ApplyPatchType,
 			`{apiVersion: apps/v1, kind: Deployment, spec: {template: {spec: {containers: [{name: main, image: three}]}}}}`,
-			[]string{`.spec.template.spec.containers[name="main"].image`}, []string{"other"}},
+			[]string{`spec.template.spec.containers[name="main"].image`}, []string{"other"}},
 		{"an item of a keyed list removed", "hand", types.StrategicMergePatchType,
 			`{spec: {template: {spec: {containers: [{name: main, env: [{name: E2, $patch: delete}]}]}}}}`,
-			[]string{`.spec.template.spec.containers[name="main"].env[name="E2"]`}, nil},
+			[]string{`spec.template.spec.containers[name="main"].env[name="E2"]`}, nil},
 		{"an item with a defaulted key removed", "hand", types.StrategicMergePatchType,
 			`{spec: {template: {spec: {containers: [{name: main, ports: [{containerPort: 80, $patch: delete}]}]}}}}`,
-			[]string{`.spec.template.spec.containers[name="main"].ports[containerPort=80]`}, nil},
+			[]string{`spec.template.spec.containers[name="main"].ports[containerPort=80]`}, nil},
 		{"an atomic list", "hand", types.StrategicMergePatchType,
 			`{spec: {template: {spec: {containers: [{name: main, args: [a]}]}}}}`,
-			[]string{`.spec.template.spec.containers[name="main"].args`}, []string{"hand"}},
+			[]string{`spec.template.spec.containers[name="main"].args`}, []string{"hand"}},
 		{"an item removed", "hand", types.StrategicMergePatchType,
 			`{spec: {template: {spec: {containers: [{name: side, $patch: delete}]}}}}`,
-			[]string{`.spec.template.spec.containers[name="side"]`}, nil},
+			[]string{`spec.template.spec.containers[name="side"]`}, nil},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
