@@ -56,6 +56,9 @@ import (
 func Run(ctx context.Context, o Options) error {
 	m, err := newManager(ctx, &o)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil // it was stopped while it started
+		}
 		return err
 	}
 	err = m.mgr.Start(ctx)
