@@ -230,34 +230,17 @@ func (p *Part) text(eval func(*expr.Expr) (any, error)) (any, error) {
 		}
 		text, err := FormatText(value)
 		if err != nil {
-			return nil, &expr.EvalError{Source: s.Expr.Source(), Message: err.Error(), Hint: "make it text with json(…)"}
+			return nil, &expr.EvalError{Source: s.Expr.Source(), Message: err.Error()}
 		}
 		b.WriteString(text)
 	}
 	return b.String(), nil
 }
 
-// FormatText formats a value for use within text: strings as they are, numbers and booleans as in JSON, an omitted value
-// as nothing. Null, objects and lists are errors.
+// FormatText formats a value for use within text, as expr.Format does, and an omitted value as nothing.
 func FormatText(value any) (string, error) {
-	switch v := value.(type) {
-	case string:
-		return v, nil
-	case int64:
-		return strconv.FormatInt(v, 10), nil
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64), nil
-	case bool:
-		return strconv.FormatBool(v), nil
-	case nil:
-		return "", fmt.Errorf("the value within the text is null")
-	case map[string]any:
-		return "", fmt.Errorf("the value within the text is an object")
-	case []any:
-		return "", fmt.Errorf("the value within the text is a list")
-	}
 	if expr.IsOmit(value) {
 		return "", nil
 	}
-	return "", fmt.Errorf("the value within the text is a %T", value)
+	return expr.Format(value)
 }
