@@ -62,4 +62,6 @@ func DefinitionID(name string) string {
 
 // TargetFinalizer returns the finalizer on objects of a target kind: several definitions may attach to one object, and each
 // takes off its own.
-func TargetFinalizer(definition string) string { return FinalizerInstance + "-" + DefinitionID(definition) }
+func TargetFinalizer(definition string) string {
+	return FinalizerInstance + "-" + DefinitionID(definition)
+}

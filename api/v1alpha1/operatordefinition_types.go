@@ -25,7 +25,7 @@ type OperatorDefinition struct {
 
 	// spec is what the author writes.
 	// +required
-	Spec OperatorDefinitionSpec `json:"spec,omitzero"`
+	Spec OperatorDefinitionSpec `json:"spec,omitempty,omitzero"`
 	// status is what Libretto reports about the definition.
 	// +optional
 	Status OperatorDefinitionStatus `json:"status,omitzero"`

@@ -30,7 +30,7 @@ type Compiler struct {
 // Compile compiles a definition.
 func (c *Compiler) Compile(ctx context.Context, def *v1alpha1.OperatorDefinition) (*program.Program, diag.List) {
 	start := time.Now()
-	p, ds := compile.Compile(def, compile.Options{Catalog: c.catalog(ctx, def.Name)})
+	p, ds := compile.Compile(def, compile.Options{Catalog: c.catalog(ctx, def.Name)}) //nolint:contextcheck // compile is pure: there is nothing to cancel
 	c.Metrics.compiled(def.Name, time.Since(start), p != nil)
 	return p, ds
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -161,7 +160,7 @@ func TestWebhookAdmitsDefinitions(t *testing.T) {
 	p.account("author", `[`+editor+`, {apiGroups: [""], resources: [serviceaccounts], verbs: [impersonate], resourceNames: [acting]}]`)
 	broken := strings.NewReplacer("self.spec.text", "self.spec.txet", "kind: ConfigMap", "kind: ConfigMapp").Replace(p.definition(name, "acting"))
 	err := try(author, broken)
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // the client returns it bare
+	status, ok := err.(apierrors.APIStatus)
 	if !ok || !apierrors.IsInvalid(err) || len(status.Status().Details.Causes) < 2 {
 		t.Fatalf("a broken one: %v", err)
 	}
@@ -271,9 +270,9 @@ func TestInstanceBecomesItsResources(t *testing.T) {
 	if took := time.Since(start); took > 8*time.Second {
 		t.Errorf("the standby took over after %s", took)
 	}
-	lease := &coordinationv1.Lease{}
-	if lease, _ = p.cluster.CoordinationV1().Leases(p.namespace).Get(t.Context(), "lease", metav1.GetOptions{}); lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-		t.Error("nobody holds the Lease")
+	lease, err := p.cluster.CoordinationV1().Leases(p.namespace).Get(t.Context(), "lease", metav1.GetOptions{})
+	if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		t.Errorf("nobody holds the Lease: %v", err)
 	}
 	if err := p.admin.Delete(t.Context(), "libretto.dev/v1alpha1", "OperatorDefinition", "", name); err != nil {
 		t.Fatal(err)

@@ -55,11 +55,11 @@ import (
 // lost the election: the process must end then.
 func Run(ctx context.Context, o Options) error {
 	m, err := newManager(ctx, &o)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil // it was stopped while it started
-		}
+	if err != nil && ctx.Err() == nil {
 		return err
+	}
+	if m == nil {
+		return nil // it was stopped while it started
 	}
 	err = m.mgr.Start(ctx)
 	m.engine.StopAll() // also what a reconcile started while the manager was stopping
@@ -109,7 +109,10 @@ func newManager(ctx context.Context, o *Options) (*instanceOf, error) {
 	if err := m.addWebhook(ctx, signed, server != nil); err != nil {
 		return nil, err
 	}
-	return m, m.addProbes(server)
+	if err := m.addProbes(server); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 func managerOptions(o *Options, server ctrlwebhook.Server) (ctrl.Options, error) {
@@ -253,7 +256,7 @@ func webhookServer(o *Options) (*webhook.SelfSigned, ctrlwebhook.Server, error) 
 		if dir == "" {
 			dir = filepath.Join(os.TempDir(), "k8s-webhook-server", "serving-certs")
 		}
-		if _, err := os.Stat(filepath.Join(dir, "tls.crt")); err != nil {
+		if !exists(filepath.Join(dir, "tls.crt")) {
 			o.Logger.Info("Serving no webhook: there is no certificate", "directory", dir)
 			return nil, nil, nil
 		}
@@ -267,6 +270,11 @@ func webhookServer(o *Options) (*webhook.SelfSigned, ctrlwebhook.Server, error) 
 	}
 	options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = signed.GetCertificate })
 	return signed, ctrlwebhook.NewServer(options), nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func selfSigned(o *Options) (*webhook.SelfSigned, error) {

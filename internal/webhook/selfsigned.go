@@ -137,7 +137,7 @@ func (c *SelfSigned) Start(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return c.cleanUp()
+			return c.cleanUp(ctx)
 		case <-c.Clock.After(wait):
 		}
 	}
@@ -214,12 +214,12 @@ func (c *SelfSigned) configuration(ca []byte) *admissionregistrationv1.Validatin
 }
 
 // cleanUp deletes the configuration of a manager outside the cluster: without it, no definition could be written any more.
-func (c *SelfSigned) cleanUp() error {
+func (c *SelfSigned) cleanUp(ended context.Context) error {
 	if c.URL == "" {
 		return nil
 	}
 	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), patience) // that of Start has ended
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ended), patience)
 	defer cancel()
 	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: c.Configuration}}
 	if err := c.Client.Delete(ctx, conf); client.IgnoreNotFound(err) != nil {
