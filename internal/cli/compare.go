@@ -20,7 +20,7 @@ func (o *initOptions) compare(cmd *cobra.Command, definition, instance string) e
 	if dir := filepath.Join(o.dir, scaffold.CRDDir); isDir(dir) {
 		src.crds = []string{dir}
 	}
-	d, _, err := src.one(cmd, definition)
+	d, err := src.one(cmd, definition)
 	if err != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: what was written has these errors; mend them there\n", cmd.CommandPath())
 		return err

@@ -24,7 +24,7 @@ deletion goes the other way round.
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: yamlFiles,
 		RunE: action(func(cmd *cobra.Command, args []string) error {
-			d, _, err := src.one(cmd, args[0])
+			d, err := src.one(cmd, args[0])
 			if err != nil {
 				return err
 			}

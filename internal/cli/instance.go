@@ -30,7 +30,7 @@ func readInstance(ctx context.Context, p *program.Program, path, namespace strin
 	if err := exist(path); err != nil {
 		return nil, nil, err
 	}
-	_, extras, problems := load.Load(path)
+	_, extras, problems := load.Load(path) //nolint:contextcheck // pure: nothing in it waits
 	if problems.HasErrors() {
 		return nil, problems, nil
 	}

@@ -36,7 +36,7 @@ Each rule has a comment that says what needs it. With spec.namespaces.names the 
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: yamlFiles,
 		RunE: action(func(cmd *cobra.Command, args []string) error {
-			d, _, err := src.one(cmd, args[0])
+			d, err := src.one(cmd, args[0])
 			if err != nil {
 				return err
 			}

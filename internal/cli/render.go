@@ -45,7 +45,7 @@ comment says for what. Give such objects with --observed (the resources as they 
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: yamlFiles,
 		RunE: action(func(cmd *cobra.Command, args []string) error {
-			d, _, err := o.one(cmd, args[0])
+			d, err := o.one(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ comment says for what. Give such objects with --observed (the resources as they 
 	cmd.Flags().StringSliceVar(&o.observed, "observed", nil, "`FILE|DIR` with resources as they live in the cluster, with their status")
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "default", "`NAMESPACE` of an instance that names none")
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "leave out Libretto's own labels, annotations and owner references")
-	o.source.flags(cmd, true)
+	o.flags(cmd, true)
 	o.nameFlag(cmd)
 	return cmd
 }

@@ -77,7 +77,7 @@ func Main() int {
 
 // Execute runs a command line and returns its exit code.
 func Execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	root := newRoot()
+	root := newRoot() //nolint:contextcheck // cobra hands the context to the commands
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)

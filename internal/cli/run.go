@@ -53,11 +53,9 @@ resources stay, and go on when it runs again.
   libretto run definition.yaml --once --timeout 5m     # in CI: ends when all instances are ready, or one has failed`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: yamlFiles,
-		RunE: action(func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd, args)
-		}),
+		RunE:              action(o.run),
 	}
-	o.source.flags(cmd, false)
+	o.flags(cmd, false)
 	o.cluster.flags(cmd)
 	cmd.Flags().StringSliceVarP(&o.namespaces, "namespace", "n", nil, "serve instances in this `NAMESPACE` alone; may be repeated (default: what the definitions say)")
 	cmd.Flags().BoolVar(&o.impersonate, "impersonate", false, "act as the ServiceAccount that the definition names")
@@ -264,7 +262,7 @@ func (s *session) serveOne(ctx context.Context, set *runSet, changes <-chan stru
 			stop()
 			return nil, errors.Join(result.err(), <-done)
 		case <-changes:
-			next, err := s.compileAll(s.cmd, s.paths)
+			next, err := s.compileAll(s.cmd, s.paths) //nolint:contextcheck // the context is the command's
 			switch {
 			case err != nil:
 				if text := err.Error(); text != "" {

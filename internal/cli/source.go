@@ -65,7 +65,7 @@ func (s *source) load(ctx context.Context, paths []string) (*compilation, error)
 	if err := exist(append(paths, s.crds...)...); err != nil {
 		return nil, err
 	}
-	docs, extras, problems := load.Load(paths...)
+	docs, extras, problems := load.Load(paths...) //nolint:contextcheck // pure: nothing in it waits
 	c := &compilation{Extras: extras, Diagnostics: problems}
 	var others []*load.Document
 	crds, err := customKinds(extras)
@@ -73,7 +73,7 @@ func (s *source) load(ctx context.Context, paths []string) (*compilation, error)
 		return nil, err
 	}
 	if len(s.crds) > 0 {
-		more, moreExtras, bad := load.Load(s.crds...)
+		more, moreExtras, bad := load.Load(s.crds...) //nolint:contextcheck // pure: nothing in it waits
 		if err := bad.Err(); err != nil {
 			return nil, fmt.Errorf("cannot read --crds: %w", err)
 		}
@@ -95,7 +95,7 @@ func (s *source) load(ctx context.Context, paths []string) (*compilation, error)
 	for _, d := range docs {
 		c.Definitions = append(c.Definitions, &compiled{Document: d})
 	}
-	if err := c.compile(others, crds, catalogs); err != nil {
+	if err := c.compile(others, crds, catalogs); err != nil { //nolint:contextcheck // pure: nothing in it waits
 		return nil, err
 	}
 	c.clashes()
@@ -219,25 +219,25 @@ func (c *compilation) all() diag.List {
 }
 
 // one loads the one definition that a command is about and prints what is wrong with it.
-func (s *source) one(cmd *cobra.Command, path string) (*compiled, *compilation, error) {
+func (s *source) one(cmd *cobra.Command, path string) (*compiled, error) {
 	c, err := s.load(cmd.Context(), []string{path})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	d, err := c.pick(s.name, path)
 	if err != nil {
 		if len(c.Diagnostics.Errors()) > 0 {
 			fmt.Fprint(cmd.ErrOrStderr(), c.Diagnostics.String())
-			return nil, nil, invalid()
+			return nil, invalid()
 		}
-		return nil, nil, err
+		return nil, err
 	}
 	list := append(append(diag.List(nil), c.Diagnostics...), d.Diagnostics...).Sort()
 	fmt.Fprint(cmd.ErrOrStderr(), list.String())
 	if list.HasErrors() || d.Program == nil {
-		return nil, nil, invalid()
+		return nil, invalid()
 	}
-	return d, c, nil
+	return d, nil
 }
 
 // pick returns the definition with a name, or the only one there is.

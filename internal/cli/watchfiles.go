@@ -72,7 +72,10 @@ func forward(ctx context.Context, w *fsnotify.Watcher, out chan<- struct{}) {
 			if info, err := os.Stat(e.Name); e.Has(fsnotify.Create) && err == nil && info.IsDir() {
 				_ = w.Add(e.Name) // a directory that is gone again need not be watched
 			}
-		case <-w.Errors: // too many changes at once: read again
+		case err := <-w.Errors: // too many changes at once: read again
+			if err == nil {
+				return
+			}
 			rest = time.After(restTime)
 		case <-rest:
 			rest = nil

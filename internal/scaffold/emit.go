@@ -102,7 +102,7 @@ func usualOrder(m map[string]any) []string {
 	return keys
 }
 
-func print(head string, value any) ([]byte, error) {
+func printYAML(head string, value any) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(head)
 	e := yaml.NewEncoder(&b)
@@ -118,7 +118,7 @@ func print(head string, value any) ([]byte, error) {
 }
 
 func printObject(o *unstructured.Unstructured) []byte {
-	data, err := print("", o.Object)
+	data, err := printYAML("", o.Object)
 	if err != nil { // it was read from YAML: cannot happen
 		return nil
 	}
@@ -152,7 +152,7 @@ func (c *conversion) definition(resources []ordered) ([]byte, error) {
 		{key: "spec", value: spec},
 	}
 	head, _, _ := strings.Cut(heading(c.Options), "apiVersion:")
-	return print(strings.TrimLeft(head, "\n"), doc)
+	return printYAML(strings.TrimLeft(head, "\n"), doc)
 }
 
 // specSchema is the schema of spec: the knobs, and the fields that the author asked for.
@@ -240,7 +240,7 @@ func (c *conversion) instance() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return print("", ordered{
+	return printYAML("", ordered{
 		{key: "apiVersion", value: c.Group + "/" + c.Version},
 		{key: "kind", value: c.Kind},
 		{key: "metadata", value: meta},
@@ -254,7 +254,7 @@ func (c *conversion) knobHint() (string, error) {
 	if len(values) == 0 {
 		return "", nil
 	}
-	data, err := print("", ordered{{key: "spec", value: values}})
+	data, err := printYAML("", ordered{{key: "spec", value: values}})
 	return "What may be set, with its default:\n" + strings.TrimSuffix(string(data), "\n"), err
 }
 

@@ -180,15 +180,8 @@ func visitImages(value any, replace func(string) string) {
 	switch v := value.(type) {
 	case map[string]any:
 		for _, key := range sortedKeys(v) {
-			list, isList := v[key].([]any)
-			if isList && (key == "containers" || key == "initContainers") {
-				for _, item := range list {
-					if c, ok := item.(map[string]any); ok {
-						if image, ok := c["image"].(string); ok && image != "" {
-							c["image"] = replace(image)
-						}
-					}
-				}
+			if key == "containers" || key == "initContainers" {
+				eachItem(v[key], func(c map[string]any) { replaceString(c, "image", replace) })
 				continue
 			}
 			visitImages(v[key], replace)

@@ -153,8 +153,9 @@ func (s *starter) identity() {
 	s.line(1, "serviceAccount: {namespace: %s-system, name: %s}", s.singular(), s.plural())
 }
 
-// namespace is a line for the metadata of objects when the instance has no namespace.
-func (s *starter) meta(level int, name string) {
+// meta writes the metadata of a resource's object. When the instance has no namespace, it names one.
+func (s *starter) meta(name string) {
+	const level = 3
 	s.line(level, "metadata:")
 	s.line(level+1, `name: %s`, name)
 	if s.ClusterScoped {
@@ -168,7 +169,7 @@ func (s *starter) config() {
 	s.line(2, "template:")
 	s.line(3, "apiVersion: v1")
 	s.line(3, "kind: ConfigMap")
-	s.meta(3, `"${self.metadata.name}-config"`)
+	s.meta(`"${self.metadata.name}-config"`)
 	s.line(3, "data:")
 	for i := range s.Fields {
 		s.line(4, "%s: %s", yamlKey(s.Fields[i].Name), quote("${"+s.Fields[i].text()+"}"))
@@ -200,7 +201,7 @@ func (s *starter) workload() {
   template:
     apiVersion: apps/v1
     kind: Deployment`)
-	s.meta(3, `"${self.metadata.name}"`)
+	s.meta(`"${self.metadata.name}"`)
 	s.line(3, "spec:")
 	s.line(4, "replicas: %s%s", quoteIf(replicas), map[bool]string{true: "           # a whole ${…} keeps its type: an integer", false: ""}[replicas != "1"])
 	s.text(4, fmt.Sprintf(`
@@ -238,7 +239,7 @@ func (s *starter) service() {
   template:
     apiVersion: v1
     kind: Service`)
-	s.meta(3, `"${self.metadata.name}"`)
+	s.meta(`"${self.metadata.name}"`)
 	s.text(3, fmt.Sprintf(`
 spec:
   selector: {app.kubernetes.io/instance: "${self.metadata.name}"}
@@ -261,7 +262,7 @@ func (s *starter) ingress() {
 template:
   apiVersion: networking.k8s.io/v1
   kind: Ingress`)
-	s.meta(3, `"${self.metadata.name}"`)
+	s.meta(`"${self.metadata.name}"`)
 	s.text(3, `
 spec:
   rules:
