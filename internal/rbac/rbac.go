@@ -131,6 +131,9 @@ func (b *builder) instances() {
 	if p.HoldFinalizer && len(p.Nodes) > 0 {
 		b.add(where, right{group: k.Group, resource: resource, verbs: []string{"patch"}, why: "the instances"})
 	}
+	if p.CRD != nil && p.Definition.WhenInstancesExist == v1alpha1.DefinitionDeletionDelete {
+		b.add(where, right{group: k.Group, resource: resource, verbs: []string{"delete"}, why: "the instances, when the definition is deleted"})
+	}
 	if p.WriteStatus {
 		b.add(where, right{group: k.Group, resource: resource + "/status", verbs: []string{"patch"}, why: "the status of the instances"})
 	}
