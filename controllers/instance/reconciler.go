@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -20,6 +21,9 @@ const (
 type Reconciler struct {
 	run     *engine.Run
 	breaker *breaker
+	// computing is held while expressions are computed: one worker of a definition computes at a time, so that a definition
+	// whose expressions are as expensive as they may be keeps one processor busy and not all.
+	computing sync.Mutex
 }
 
 // New returns a Reconciler for a run of the engine.
@@ -46,7 +50,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req engine.Request) (reconci
 		r.run.Forget(req)
 		return reconcile.Result{}, nil
 	}
-	matches, err := s.eval.Matches()
+	matches, err := s.matches()
 	if err != nil {
 		s.problem(evaluationProblem("", err))
 		return s.finish(ctx)

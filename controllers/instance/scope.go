@@ -71,12 +71,25 @@ func newScope(r *Reconciler, req engine.Request, obj *watch.Object, entry regist
 	return s
 }
 
+// matches tells whether the object is an instance: target.when.
+func (s *scope) matches() (bool, error) {
+	s.r.computing.Lock()
+	defer s.r.computing.Unlock()
+	return s.eval.Matches()
+}
+
+func (s *scope) externals() ([]render.ExternalRef, error) {
+	s.r.computing.Lock()
+	defer s.r.computing.Unlock()
+	return s.eval.Externals()
+}
+
 // bindExternals looks up the objects that expressions read.
 func (s *scope) bindExternals(ctx context.Context) error {
 	if len(s.program.Externals) == 0 {
 		return nil
 	}
-	refs, err := s.eval.Externals()
+	refs, err := s.externals()
 	if err != nil {
 		// Whatever reads it tells the reason; what does not read it goes on.
 		klog.FromContext(ctx).V(1).Info("An external cannot be looked up", "reason", err.Error())

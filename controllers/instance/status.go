@@ -170,6 +170,8 @@ func (s *scope) wantedStatus(was v1alpha1.InstanceStatus, sum status.Summary, fu
 	authors := []metav1.Condition(nil)
 	if full {
 		is.Resources = s.resources
+		s.r.computing.Lock()
+		defer s.r.computing.Unlock()
 		fields, err := s.eval.StatusFields()
 		if err == nil {
 			for k, v := range fields {

@@ -44,6 +44,8 @@ func (s *scope) walkGraph(ctx context.Context) error {
 	results := make(chan finished)
 	slots := make(chan struct{}, parallelWrites)
 	running := 0
+	s.r.computing.Lock()
+	defer s.r.computing.Unlock()
 	for {
 		for n := s.walk.Next(); n != nil; n = s.walk.Next() {
 			objects, ok := s.render(n)
@@ -61,11 +63,11 @@ func (s *scope) walkGraph(ctx context.Context) error {
 		if running == 0 {
 			break
 		}
-		f := <-results
+		f := s.await(results)
 		running--
 		if f.panic != nil {
 			for ; running > 0; running-- {
-				<-results
+				s.await(results)
 			}
 			panic(f.panic)
 		}
@@ -78,6 +80,13 @@ func (s *scope) walkGraph(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// await waits for requests, and lets others compute meanwhile.
+func (s *scope) await(results <-chan finished) finished {
+	s.r.computing.Unlock()
+	defer s.r.computing.Lock()
+	return <-results
 }
 
 // render computes the objects of a node and looks up the live ones; false: there is nothing to apply, and why is noted.

@@ -17,6 +17,7 @@ import (
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/controllers/instance"
@@ -105,6 +106,8 @@ type world struct {
 	namespace string
 	group     string
 	specs     []engine.Spec
+	// newReconciler is instance.New unless a test wants another one.
+	newReconciler func(*engine.Run) reconcile.TypedReconciler[engine.Request]
 
 	mu     sync.Mutex
 	events []engine.Event
@@ -216,8 +219,11 @@ func (w *world) startEngine() {
 	if testing.Verbose() {
 		log = testr.NewWithOptions(w.t.(*testing.T), testr.Options{})
 	}
+	if w.newReconciler == nil {
+		w.newReconciler = instance.New
+	}
 	w.engine, err = engine.New(engine.Options{
-		Identities: identities, Registry: w.registry, NewReconciler: instance.New, Observer: w.observe, Recorder: w, Logger: log,
+		Identities: identities, Registry: w.registry, NewReconciler: w.newReconciler, Observer: w.observe, Recorder: w, Logger: log,
 	})
 	if err != nil {
 		w.t.Fatal(err)
