@@ -55,6 +55,7 @@ run kubectl -n "$ns" get deployment,service,configmap -l libretto.dev/instance
 run kubectl -n "$ns" get alice wonderland -o jsonpath='{range .status.conditions[*]}{.type}={.status}: {.message}{"\n"}{end}'
 
 title "3. A bad object is refused by the API server"
+say "myvalue must have at least one character; here it has none:"
 refuse "spec.myvalue" kubectl -n "$ns" apply -f - <<'YAML'
 {"apiVersion": "k106.com/v1alpha1", "kind": "Alice", "metadata": {"name": "bad"}, "spec": {"myvalue": ""}}
 YAML
@@ -84,20 +85,20 @@ run kubectl get oprev
 
 title "6. A bad document is refused with all its errors, and changes nothing that runs"
 # shellcheck disable=SC2016 # ${…} is for Libretto
-sed -e 's/config.data\[/config.dat[/' -e 's/containerPort: 80/containerPort: "${self.spec.myvalue}"/' -e 's/replicas: 1/replica: 1/' \
+sed -e 's/config.data\[/config.dat[/' -e 's/containerPort: 80/containerPort: "${self.spec.myvalue}"/' -e 's/volumeMounts:/volumeMount:/' \
   "$work/alice-2.yaml" >"$work/alice-bad.yaml"
 say "On the author's machine, with line and hint:"
 refuse "did you mean" libretto validate "$work/alice-bad.yaml"
 if [ -n "$webhook" ]; then
   say "And by the API server, through Libretto's admission webhook:"
-  refuse "spec.resources" kubectl apply -f "$work/alice-bad.yaml"
+  refuse "spec.resources" kubectl apply --server-side --force-conflicts -f "$work/alice-bad.yaml"
 fi
 expect 5 "all three are Ready still" same "True True True" kubectl -n "$ns" get alice -o 'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}'
 
 # --- the other examples ---------------------------------------------------------------------------------------------------
 
 title "7. An existing kind gets resources too: Namespaces with a team (examples/team-namespace)"
-install_example team-namespace team-namespaces.example.com
+install examples/team-namespace/definition.yaml team-namespaces.example.com
 run kubectl label namespace "$ns" example.com/team=payments
 expect 15 "the Namespace has quota, limits, isolation and members" exist "$ns" resourcequota/team limitrange/team networkpolicy/same-team-only rolebinding/team
 run kubectl -n "$ns" get resourcequota,limitrange,networkpolicy,rolebinding
@@ -105,21 +106,24 @@ run kubectl label namespace "$ns" example.com/team-
 expect 15 "without the label they are gone" gone "$ns" resourcequota/team limitrange/team networkpolicy/same-team-only rolebinding/team
 
 title "8. A loop, resources when asked for, an external Secret (examples/webapp)"
-install_example webapp webapps.example.com
+install examples/webapp/definition.yaml webapps.example.com
 run kubectl -n "$ns" apply -f examples/webapp/instance.yaml
 expect 60 "the WebApp is Ready" condition webapp shop Ready
 run kubectl -n "$ns" get webapp
 run kubectl -n "$ns" get deployment,ingress -l app.kubernetes.io/name=shop
 
 title "9. A kustomize base that became an operator (examples/from-kustomize)"
-install_example from-kustomize guestbooks.example.com
+say "The definition names a directory beside it, which a cluster cannot read; inline puts the files into the definition:"
+note "libretto inline examples/from-kustomize/definition.yaml > guestbooks.yaml"
+libretto inline examples/from-kustomize/definition.yaml >"$work/guestbooks.yaml"
+install "$work/guestbooks.yaml" guestbooks.example.com
 run kubectl -n "$ns" apply -f examples/from-kustomize/instance.yaml
 expect 60 "the Guestbook is Ready" condition guestbook friends Ready
 run kubectl -n "$ns" get guestbook
 run kubectl -n "$ns" get deployment,service,ingress,configmap -l app.kubernetes.io/instance=friends
 
 title "10. A kind that uses two other kinds, deleted in order (examples/platform)"
-install_example platform databases.platform.example.com websites.platform.example.com platforms.platform.example.com
+install examples/platform/definition.yaml databases.platform.example.com websites.platform.example.com platforms.platform.example.com
 run kubectl -n "$ns" apply -f examples/platform/instance.yaml
 expect 90 "the Platform is Ready" condition platform acme Ready
 run kubectl -n "$ns" get platform,database,website

@@ -76,7 +76,7 @@ condition() {
   [ "$got" = True ] || { kubectl -n "$ns" get "$1" "$2" -o yaml; return 1; }
 }
 same() { local want=$1 got; shift; got=$("$@") && echo "$got" && [ "$got" = "$want" ]; }
-differs() { local old=$1 got; shift; got=$("$@") && echo "$got" && [ "$got" != "$old" ]; }
+differs() { local old=$1 got; shift; got=$("$@") && echo "${got:0:200}" && [ "$got" != "$old" ]; }
 contains() { local want=$1 got; shift; got=$("$@") && echo "$got" && [[ $got == *"$want"* ]]; }
 exist() { local in=$1; shift; kubectl -n "$in" get "$@"; }
 absent() { ! kubectl get "$@"; }
@@ -93,9 +93,9 @@ apply_rights() {
   run libretto rbac "$1" --definition "$2" --apply
 }
 
-# install_example NAME DEFINITION... applies an example's rights and definitions, and waits until they are Ready.
-install_example() {
-  local file=examples/$1/definition.yaml name
+# install FILE DEFINITION... applies the rights and the definitions of a file, and waits until they are Ready.
+install() {
+  local file=$1 name
   shift
   for name in "$@"; do apply_rights "$file" "$name" >"$work/last" 2>&1 || { cat "$work/last"; die "cannot apply the rights"; }; done
   apply_definition "$file"
@@ -143,6 +143,7 @@ start_manager() {
   if [ "$cluster" = embedded ]; then
     port=$(free_port)
     webhook=https://127.0.0.1:$port
+    kubectl apply --server-side -k hack/demo/webhook >/dev/null
     args+=(--webhook=self-signed --webhook-host=127.0.0.1 --webhook-port="$port" --webhook-url="$webhook" --webhook-cert-dir="$work/webhook")
   else
     args+=(--webhook=off) # the API server of another machine does not reach this process
@@ -151,7 +152,7 @@ start_manager() {
   manager=$!
   note "libretto ${args[*]}"
   if [ -n "$webhook" ]; then
-    expect 30 "the webhook answers" kubectl get validatingwebhookconfiguration libretto-validating-webhook-configuration
+    expect 30 "the admission webhook has its certificate" differs '' kubectl get validatingwebhookconfiguration libretto-validating-webhook-configuration -o 'jsonpath={.webhooks[0].clientConfig.caBundle}'
   fi
   kill -0 "$manager" 2>/dev/null || die "libretto manager ended"
 }
@@ -164,8 +165,8 @@ start_kubelet_stand_in() {
       kubectl -n "$ns" get pods -o go-template='{{range .items}}{{if ne .status.phase "Running"}}{{.metadata.name}}{{"\n"}}{{end}}{{end}}' |
         while read -r pod; do
           kubectl -n "$ns" patch pod "$pod" --subresource=status --type=merge \
-            -p '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'
-        done
+            -p '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}' || true # it may be gone
+        done || true
     done
   ) >/dev/null 2>&1 &
   stand_in=$!

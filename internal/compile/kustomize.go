@@ -30,7 +30,7 @@ func (c *compiler) kustomization(n *node, env *expr.Env) {
 	at := n.path + ".kustomization"
 	k := n.Kustomization
 	if len(spec.Files) == 0 {
-		c.add(diag.Diagnostic{Path: at, Message: "the files of the base are not in the definition", Hint: "a path is read by the command line only: libretto run and libretto validate put the files in place of it"})
+		c.add(diag.Diagnostic{Path: at, Message: "the files of the base are not in the definition", Hint: "a path is read by the command line only: put the files in place of it with libretto inline FILE | kubectl apply --server-side -f -"})
 		return
 	}
 	before := len(c.list.Errors())
