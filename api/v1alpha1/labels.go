@@ -42,6 +42,10 @@ const (
 	// collector does not reach is left behind; an event names it.
 	AnnotationForceDelete = "libretto.dev/force-delete"
 
+	// LabelAggregateToCleanup is on ClusterRoles that are aggregated into the one with which Libretto itself takes its finalizer
+	// off instances whose ServiceAccount has lost its rights.
+	LabelAggregateToCleanup = "libretto.dev/aggregate-to-cleanup"
+
 	// FinalizerInstance is on instances with children that the garbage collector does not reach.
 	FinalizerInstance = "libretto.dev/instance"
 	// FinalizerDefinition is on definitions, so that none goes before its instances.

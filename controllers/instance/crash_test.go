@@ -309,7 +309,7 @@ func TestEngineProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, cfg: testkit.Config(t), recorder: testkit.NewRecorder()}
+	w := &world{t: t, cfg: testkit.Config(t), recorder: testkit.NewRecorder(), clock: &steppedClock{}}
 	w.addCompiled(string(text))
 	var writes atomic.Int64
 	w.recorder.Inject(func(_ int, r testkit.Request) testkit.Verdict {

@@ -10,10 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/internal/engine"
+	"github.com/libretto-dev/libretto/internal/rbac"
 	"github.com/libretto-dev/libretto/internal/testkit"
 )
 
@@ -465,5 +467,85 @@ func TestEventsOnTransitionsAlone(t *testing.T) {
 	}
 	if n := w.actions(engine.ActionCreated); n != 3 {
 		t.Errorf("%d objects told as created", n)
+	}
+}
+
+// The ServiceAccount loses its rights before its instance is deleted, as in a namespace that is deleted: the deletion ends all
+// the same.
+func TestDeletionEndsWithoutRights(t *testing.T) {
+	w := newWorld(t, strings.NewReplacer("chains.GROUP", "short.GROUP", `, finalizers: ["example.com/hold"]`, "").Replace(ordered)+
+		"  serviceAccount: {namespace: NAMESPACE, name: short}\n")
+	w.apply("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: short}\n")
+	for _, o := range rbac.For(w.specs[0].Program).Objects() {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		obj := &unstructured.Unstructured{Object: content}
+		if _, err := w.kube.TryApply(t.Context(), "", obj); err != nil {
+			t.Fatal(err)
+		}
+		if obj.GetNamespace() == "" {
+			t.Cleanup(func() { _ = w.kube.Delete(context.Background(), obj.GetAPIVersion(), obj.GetKind(), "", obj.GetName()) })
+		}
+	}
+	w.bundle("one", "{}")
+	w.ready("one")
+	name := rbac.Name(w.specs[0].Definition)
+	if err := w.kube.Delete(t.Context(), "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", name); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.kube.Delete(t.Context(), w.text("GROUP/v1"), "Bundle", w.namespace, "one"); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, 10*time.Second, "an event names the missing right", func() error {
+		st, _ := w.engine.State(w.specs[0].Definition)
+		for _, d := range st.Denied {
+			if d.Verb == "delete" && d.Resource == "clusterroles" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", st)
+	})
+	w.clock.Step(6 * time.Minute)
+	w.engine.Retry()
+	testkit.Eventually(t, 45*time.Second, "the instance has gone", func() error {
+		if _, err := w.get("GROUP/v1", "Bundle", "one"); err == nil {
+			return fmt.Errorf("it is there")
+		}
+		return nil
+	})
+	if notes := w.notesWith("Abandoned"); len(notes) != 1 || !strings.Contains(notes[0], "ClusterRole") {
+		t.Errorf("what was left behind is not named: %v", w.notesWith(""))
+	}
+	if err := w.kube.Delete(t.Context(), "rbac.authorization.k8s.io/v1", "ClusterRole", "", w.namespace+"-one"); err != nil {
+		t.Errorf("the ClusterRole was not left behind: %v", err)
+	}
+}
+
+func TestForcedDeletion(t *testing.T) {
+	w := newWorld(t, ordered)
+	w.bundle("one", "{}")
+	w.ready("one")
+	if err := w.kube.Delete(t.Context(), w.text("GROUP/v1"), "Bundle", w.namespace, "one"); err != nil {
+		t.Fatal(err)
+	}
+	w.condition("GROUP/v1", "Bundle", "one", "Ready", "False")
+	w.apply("apiVersion: GROUP/v1\nkind: Bundle\nmetadata: {name: one, annotations: {libretto.dev/force-delete: \"true\"}}\n")
+	testkit.Eventually(t, 10*time.Second, "the instance has gone", func() error {
+		if _, err := w.get("GROUP/v1", "Bundle", "one"); err == nil {
+			return fmt.Errorf("it is there")
+		}
+		return nil
+	})
+	if notes := w.notesWith("Abandoned"); len(notes) != 1 || !strings.Contains(notes[0], "one-second") {
+		t.Errorf("what was left behind is not named: %v", w.notesWith(""))
+	}
+	configs, err := w.kube.Resource("v1", "ConfigMap", w.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := configs.Patch(t.Context(), "one-second", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }

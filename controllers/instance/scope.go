@@ -151,7 +151,7 @@ func finalizerOf(p *program.Program) string {
 
 // hold puts the finalizer on the instance where one is needed, before anything is made.
 func (s *scope) hold(ctx context.Context) error {
-	if !s.needsFinalizer() || slices.Contains(s.obj.Finalizers, s.finalizer()) {
+	if !s.program.NeedsFinalizer() || slices.Contains(s.obj.Finalizers, s.finalizer()) {
 		return nil
 	}
 	updated, err := s.run.Writer().SetFinalizer(ctx, s.obj, s.finalizer(), true)
@@ -161,26 +161,6 @@ func (s *scope) hold(ctx context.Context) error {
 	}
 	s.wrote(updated)
 	return nil
-}
-
-// needsFinalizer: children that the garbage collector does not reach, or an order of deletion that was asked for.
-func (s *scope) needsFinalizer() bool {
-	p := s.program
-	if !p.HoldFinalizer {
-		return false
-	}
-	if p.CRD == nil {
-		return true // asked for by target.manage
-	}
-	for _, n := range p.Nodes {
-		if n.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
-			continue
-		}
-		if len(n.After) > 0 || !n.Collected(p.Instance) {
-			return true
-		}
-	}
-	return false
 }
 
 // instanceError sorts an error of a write to the instance itself: what passes is returned, what does not becomes a problem.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
@@ -109,6 +111,9 @@ type world struct {
 	// newReconciler is instance.New unless a test wants another one.
 	newReconciler func(*engine.Run) reconcile.TypedReconciler[engine.Request]
 
+	// clock of breakers and deadlines: the real one, until a test steps it.
+	clock *steppedClock
+
 	mu     sync.Mutex
 	events []engine.Event
 	notes  []string
@@ -117,7 +122,7 @@ type world struct {
 // newWorld starts an engine for definitions; GROUP and NAMESPACE in them are replaced.
 func newWorld(t testing.TB, definitions ...string) *world {
 	t.Helper()
-	w := &world{t: t, cfg: testkit.Config(t), recorder: testkit.NewRecorder(), group: testkit.Group(t)}
+	w := &world{t: t, cfg: testkit.Config(t), recorder: testkit.NewRecorder(), group: testkit.Group(t), clock: &steppedClock{}}
 	w.kube = testkit.NewClient(t, w.cfg)
 	w.namespace = testkit.Namespace(t, w.cfg)
 	for _, d := range definitions {
@@ -223,7 +228,7 @@ func (w *world) startEngine() {
 		w.newReconciler = instance.New
 	}
 	w.engine, err = engine.New(engine.Options{
-		Identities: identities, Registry: w.registry, NewReconciler: w.newReconciler, Observer: w.observe, Recorder: w, Logger: log,
+		Identities: identities, Registry: w.registry, NewReconciler: w.newReconciler, Observer: w.observe, Recorder: w, Logger: log, Clock: w.clock,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -376,3 +381,18 @@ func (w *world) settle() {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
+
+// steppedClock is the real clock, some steps ahead.
+type steppedClock struct {
+	clock.RealClock
+	ahead atomic.Int64
+}
+
+// Step makes time pass.
+func (c *steppedClock) Step(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// Now implements clock.PassiveClock.
+func (c *steppedClock) Now() time.Time { return c.RealClock.Now().Add(time.Duration(c.ahead.Load())) }
+
+// Since implements clock.PassiveClock.
+func (c *steppedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

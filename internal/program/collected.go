@@ -3,7 +3,26 @@ package program
 import (
 	"bytes"
 	"strings"
+
+	"github.com/libretto-dev/libretto/api/v1alpha1"
 )
+
+// NeedsFinalizer tells whether instances are held, when they are deleted, until their objects have gone: where an object is
+// out of the garbage collector's reach, where dependsOn asks for an order, and where target.manage asks for it.
+func (p *Program) NeedsFinalizer() bool {
+	if !p.HoldFinalizer {
+		return false
+	}
+	if p.CRD == nil {
+		return true
+	}
+	for _, n := range p.Nodes {
+		if n.DeletionPolicy != v1alpha1.DeletionPolicyRetain && (len(n.After) > 0 || !n.Collected(p.Instance)) {
+			return true
+		}
+	}
+	return false
+}
 
 // Collected tells whether the garbage collector removes the objects of the node with their instance, because each of them can
 // have an owner reference to it: the instance is cluster-scoped, or both are in one namespace. Where that cannot be told

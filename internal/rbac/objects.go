@@ -22,7 +22,20 @@ func (p *Permissions) Objects() []runtime.Object {
 		role, binding := p.role(s)
 		out = append(out, role, binding)
 	}
+	if p.Cleanup != nil {
+		out = append(out, p.cleanup())
+	}
 	return out
+}
+
+// cleanup is a ClusterRole that is aggregated into Libretto's own.
+func (p *Permissions) cleanup() *rbacv1.ClusterRole {
+	meta := p.meta("", Name(p.Definition)+":cleanup")
+	meta.Labels[v1alpha1.LabelAggregateToCleanup] = "true"
+	return &rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+		ObjectMeta: meta, Rules: []rbacv1.PolicyRule{*p.Cleanup},
+	}
 }
 
 func (p *Permissions) serviceAccount() *corev1.ServiceAccount {
@@ -76,14 +89,26 @@ func (p *Permissions) YAML() ([]byte, error) {
 			return nil, fmt.Errorf("cannot print %T: %w", o, err)
 		}
 		text := string(data)
-		switch o.(type) {
-		case *rbacv1.ClusterRole, *rbacv1.Role:
+		switch role, _ := o.(*rbacv1.ClusterRole); {
+		case role != nil && role.Labels[v1alpha1.LabelAggregateToCleanup] != "":
+			text = commented(text, []Rule{{PolicyRule: *p.Cleanup, Why: []string{
+				"for Libretto itself: to let go of an instance that is being deleted when the ServiceAccount has lost its rights before it",
+			}}})
+		case isRole(o):
 			text = commented(text, scopes[0].Rules)
 			scopes = scopes[1:]
 		}
 		out.WriteString("---\n" + text)
 	}
 	return []byte(out.String()), nil
+}
+
+func isRole(o runtime.Object) bool {
+	switch o.(type) {
+	case *rbacv1.ClusterRole, *rbacv1.Role:
+		return true
+	}
+	return false
 }
 
 // commented replaces the rules of a printed role, which stand last, by the same rules with comments.

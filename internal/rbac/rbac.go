@@ -18,6 +18,9 @@ type Permissions struct {
 	ServiceAccount v1alpha1.ServiceAccountReference
 	// Scopes holds the rules: cluster-wide ones first, then those of single namespaces, by name. A scope is never empty.
 	Scopes []Scope
+	// Cleanup is the right that Libretto itself needs to let go of an instance that is being deleted when the ServiceAccount has
+	// lost its rights before it; nil where instances are not held.
+	Cleanup *rbacv1.PolicyRule
 	// Notes say what the rules cannot tell, one sentence each.
 	Notes []string
 }
@@ -52,6 +55,11 @@ func For(p *program.Program) *Permissions {
 		b.node(n)
 	}
 	out := &Permissions{Definition: p.Name, Scopes: b.scopes(), Notes: b.notes}
+	if p.NeedsFinalizer() {
+		out.Cleanup = &rbacv1.PolicyRule{
+			APIGroups: []string{p.Instance.Group}, Resources: []string{b.resource(p.Instance)}, Verbs: []string{"get", "patch"},
+		}
+	}
 	if sa := p.Definition.ServiceAccount; sa != nil {
 		out.ServiceAccount = *sa
 	}
