@@ -1,6 +1,7 @@
 package definition_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -222,7 +223,7 @@ spec:
   names: {kind: Gadget, plural: gadgets, singular: gadget, listKind: GadgetList}
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {text: {type: string}}}}}}}]`, other))
 	t.Cleanup(func() {
-		_ = w.objects.Delete(w.t.Context(), "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "gadgets."+other)
+		_ = w.objects.Delete(context.Background(), "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "gadgets."+other)
 	})
 	w.until(name, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	if e, _ := w.registry.Get(name); len(e.Program.PendingKinds) != 0 || e.Program.Nodes[0].Kinds[0].Resource != "gadgets" {

@@ -209,6 +209,7 @@ func (w *world) apply(doc string) string {
 	out := w.objects.Apply(w.t, "", doc)
 	name := out[0].GetName()
 	w.t.Cleanup(func() {
+		w.stop() // it would put its finalizer back
 		ctx := context.Background()
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 		_ = w.client.Patch(ctx, &v1alpha1.OperatorDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
