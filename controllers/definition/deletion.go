@@ -145,6 +145,20 @@ func (l *leaving) declared(ctx context.Context) (gone bool, err error) {
 		return false, nil
 	}
 	l.Engine.Stop(l.def.Name)
+	// The kind goes with the definition, and the garbage collector does not collect objects whose owner is of a kind that it
+	// cannot find: what the instances have left to it goes first.
+	children, err := l.children(ctx)
+	if err != nil {
+		return false, err
+	}
+	if len(children) > 0 {
+		if err := l.deleteWave(ctx, children); err != nil {
+			return false, err
+		}
+		l.wait(v1alpha1.ConditionServed, v1alpha1.ReasonDeletingInstances, fmt.Sprintf("%d objects of instances that are gone are being deleted", len(children)))
+		l.again(retryDraining)
+		return false, nil
+	}
 	gone, err = l.CRDs.Delete(ctx, name, l.def.Name)
 	if err != nil || gone {
 		return gone, err

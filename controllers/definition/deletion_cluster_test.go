@@ -107,6 +107,27 @@ func TestDeletionOrphansInstances(t *testing.T) {
 	w.instance("one")
 }
 
+// The kind goes with the definition. What the garbage collector has not collected by then, it never would: the kind of the
+// owner is gone.
+func TestDeletionSweepsChildrenBeforeTheKindGoes(t *testing.T) {
+	w := newWorld(t)
+	name := w.apply(w.web(testkit.Unique("web"), configMap))
+	w.until(name, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	w.objects.Apply(t, w.namespace, fmt.Sprintf(`
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: left
+  labels: {libretto.dev/definition: %s}
+  ownerReferences: [{apiVersion: %s/v1, kind: Web, name: gone, uid: 6f5ba2b5-2f0b-4f4e-9d7e-0d8f0d7d1c11, controller: true}]
+`, v1alpha1.DefinitionID(name), w.group))
+	w.delete(name)
+	w.untilGone(name)
+	if _, err := w.objects.Get(t.Context(), "v1", "ConfigMap", w.namespace, "left"); !apierrors.IsNotFound(err) {
+		t.Errorf("the object is left behind: %v", err)
+	}
+}
+
 func TestDeletionOfATargetSweepsChildren(t *testing.T) {
 	w := newWorld(t)
 	name := w.apply(fmt.Sprintf(`
