@@ -224,8 +224,8 @@ func (r *Reconciler) addFinalizer(ctx context.Context, s *scope) error {
 	s.done, s.silent = true, true
 	before := s.def.DeepCopy()
 	controllerutil.AddFinalizer(s.def, v1alpha1.FinalizerDefinition)
-	if err := r.Client.Patch(ctx, s.def, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("cannot add the finalizer: %w", client.IgnoreNotFound(err))
+	if err := r.Client.Patch(ctx, s.def, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot add the finalizer: %w", err)
 	}
 	return nil
 }

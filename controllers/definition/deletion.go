@@ -90,8 +90,8 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) error {
 	before := s.before.DeepCopy()
 	s.def.Status = before.Status
 	controllerutil.RemoveFinalizer(s.def, v1alpha1.FinalizerDefinition)
-	if err := r.Client.Patch(ctx, s.def, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("cannot remove the finalizer: %w", client.IgnoreNotFound(err))
+	if err := r.Client.Patch(ctx, s.def, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot remove the finalizer: %w", err)
 	}
 	return nil
 }

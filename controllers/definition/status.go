@@ -172,8 +172,8 @@ func (r *Reconciler) patchStatus(ctx context.Context, s *scope) error {
 	from := s.def.DeepCopy()
 	from.Status = s.before.Status
 	patch := client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, s.def, patch, client.FieldOwner(v1alpha1.FieldManager)); err != nil {
-		return fmt.Errorf("cannot write the status: %w", client.IgnoreNotFound(err))
+	if err := r.Client.Status().Patch(ctx, s.def, patch, client.FieldOwner(v1alpha1.FieldManager)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot write the status: %w", err)
 	}
 	r.record(s)
 	return nil

@@ -194,8 +194,8 @@ func (w *Writer) Release(ctx context.Context, name, definition string) error {
 	if err != nil {
 		return fmt.Errorf("cannot make a patch: %w", err)
 	}
-	if err := w.Writer.Patch(ctx, live, client.RawPatch(types.MergePatchType, data), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
-		return fmt.Errorf("cannot release CustomResourceDefinition %s: %w", name, client.IgnoreNotFound(err))
+	if err := w.Writer.Patch(ctx, live, client.RawPatch(types.MergePatchType, data), client.FieldOwner(v1alpha1.FieldManager)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot release CustomResourceDefinition %s: %w", name, err)
 	}
 	return nil
 }
@@ -210,7 +210,8 @@ func (w *Writer) Delete(ctx context.Context, name, definition string) (gone bool
 	case live == nil:
 		return true, nil
 	case live.Annotations[v1alpha1.AnnotationAdopted] != "":
-		return true, w.Release(ctx, name, definition)
+		err := w.Release(ctx, name, definition)
+		return err == nil, err
 	case !live.DeletionTimestamp.IsZero():
 		return false, nil
 	}

@@ -124,9 +124,13 @@ func TestWriterRespectsOwners(t *testing.T) {
 		t.Errorf("deleting another definition's: gone %v, %v", gone, err)
 	}
 	// One that was taken over stays.
-	if gone, err := c.writer.Delete(t.Context(), want.Name, "one"); err != nil || !gone {
-		t.Errorf("deleting an adopted one: gone %v, %v", gone, err)
-	}
+	testkit.Eventually(t, 10*time.Second, "an adopted one is let go", func() error { // the API server writes the status meanwhile
+		gone, err := c.writer.Delete(t.Context(), want.Name, "one")
+		if err == nil && !gone {
+			err = errors.New("not yet")
+		}
+		return err
+	})
 	live := &apiextensionsv1.CustomResourceDefinition{}
 	if err := c.Get(t.Context(), client.ObjectKey{Name: want.Name}, live); err != nil || live.DeletionTimestamp != nil || live.Labels[v1alpha1.LabelDefinition] != "" {
 		t.Errorf("the adopted one: %+v, %v", live.ObjectMeta, err)
