@@ -265,6 +265,9 @@ func (s *scope) ready(n *program.Node, o *unstructured.Unstructured) (ok bool, w
 		return false, "it is being deleted", false
 	}
 	if n.Ready == nil {
+		if unseen(n, o) {
+			return false, "its controller has not seen it yet", false
+		}
 		return observe.KStatus(o)
 	}
 	ok, why, err := s.eval.Ready(n, o)
@@ -276,6 +279,19 @@ func (s *scope) ready(n *program.Node, o *unstructured.Unstructured) (ok bool, w
 		return false, err.Error(), false
 	}
 	return ok, why, false
+}
+
+// unseen tells that an object is of a kind that says how it stands, and has said nothing yet. By kstatus alone it would count
+// as ready.
+func unseen(n *program.Node, o *unstructured.Unstructured) bool {
+	for _, k := range n.Kinds {
+		if k.Reports && k.GroupVersionKind == o.GroupVersionKind() {
+			_, generation, _ := unstructured.NestedFieldNoCopy(o.Object, "status", "observedGeneration")
+			_, conditions, _ := unstructured.NestedFieldNoCopy(o.Object, "status", "conditions")
+			return !generation && !conditions
+		}
+	}
+	return false
 }
 
 // objectProblem notes why an object is not as desired.

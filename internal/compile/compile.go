@@ -238,7 +238,21 @@ func ownGroup(group string) bool {
 }
 
 func kindOf(k *schema.Kind) program.Kind {
-	return program.Kind{GroupVersionKind: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced}
+	return program.Kind{GroupVersionKind: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Reports: reports(k)}
+}
+
+// reports tells whether the controller of a kind says how its objects stand. Kubernetes' own kinds have rules of their own.
+func reports(k *schema.Kind) bool {
+	if k.Schema == nil || !k.HasStatus || ownGroup(k.GVK.Group) {
+		return false
+	}
+	status, ok := k.Schema.Field("status")
+	if !ok {
+		return false
+	}
+	_, conditions := status.Field("conditions")
+	_, generation := status.Field("observedGeneration")
+	return conditions && generation
 }
 
 // object reads the JSON of a field that takes any object.

@@ -54,6 +54,9 @@ type Kind struct {
 	Namespaced bool
 	// Pending: no catalog knew the kind; Resource and Namespaced are not known.
 	Pending bool
+	// Reports: by its schema, the kind is a custom one whose controller reports conditions and observedGeneration. An object
+	// with neither has not been seen by its controller, and is not ready.
+	Reports bool
 }
 
 // GVR returns the group, version and resource.

@@ -27,6 +27,9 @@ import (
 // patience is how long a test waits for something that takes well below a second on an idle machine.
 const patience = 60 * time.Second
 
+// envNode is set when the cluster under test has a node.
+const envNode = "LIBRETTO_TEST_NODE"
+
 // binary returns the path of libretto: that of LIBRETTO_BIN, or one that is built once for all tests.
 func binary(t *testing.T) string {
 	t.Helper()
@@ -74,7 +77,18 @@ type cluster struct {
 }
 
 // run starts `libretto run` on the example, in which the definitions act as the administrator, and ends it with the test.
+// Its pods become ready.
 func run(t *testing.T, example string) *cluster {
+	t.Helper()
+	c := runWithoutPods(t, example)
+	if os.Getenv(envNode) == "" {
+		c.standInForKubelet(t)
+	}
+	return c
+}
+
+// runWithoutPods is run in a cluster whose pods do not become ready, unless it has a node.
+func runWithoutPods(t *testing.T, example string) *cluster {
 	t.Helper()
 	cfg := testkit.Config(t)
 	c := &cluster{Client: testkit.NewClient(t, cfg), namespace: testkit.Namespace(t, cfg), log: &syncBuffer{}}
@@ -105,9 +119,6 @@ func run(t *testing.T, example string) *cluster {
 			t.Logf("what libretto run printed:\n%s", c.log)
 		}
 	})
-	if os.Getenv("LIBRETTO_TEST_NODE") == "" {
-		c.standInForKubelet(t)
-	}
 	return c
 }
 
