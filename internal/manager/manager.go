@@ -120,6 +120,10 @@ func managerOptions(o *Options, server ctrlwebhook.Server) (ctrl.Options, error)
 	if err != nil {
 		return ctrl.Options{}, fmt.Errorf("cannot read the definition selector %q: %w", o.DefinitionSelector, err)
 	}
+	byObject := map[client.Object]cache.ByObject{}
+	if o.Definitions == nil { // a cluster without Libretto does not serve the kind
+		byObject[&v1alpha1.OperatorDefinition{}] = cache.ByObject{Label: selector}
+	}
 	serving := metricsserver.Options{BindAddress: o.MetricsAddress, SecureServing: o.MetricsSecure, CertDir: o.MetricsCertDir, TLSOpts: []func(*tls.Config){noHTTP2}}
 	if o.MetricsSecure {
 		serving.FilterProvider = filters.WithAuthenticationAndAuthorization
@@ -130,7 +134,7 @@ func managerOptions(o *Options, server ctrlwebhook.Server) (ctrl.Options, error)
 		WebhookServer: server,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&v1alpha1.OperatorDefinition{}: {Label: selector}},
+			ByObject:         byObject,
 		},
 		LeaderElection:          o.LeaderElection,
 		LeaderElectionID:        o.LeaderElectionID,
