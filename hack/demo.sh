@@ -19,6 +19,7 @@ export PATH=$work/bin:$PATH
 if [ "$cluster" = current ]; then
   command -v kubectl >/dev/null || die "CLUSTER=current needs kubectl on the PATH"
   note "the cluster of the current kubeconfig: $(kubectl config current-context)"
+  claim_cluster
 else
   note "a Kubernetes control plane: etcd, kube-apiserver, kube-controller-manager and kubectl in one binary (minutes, once)"
   devcluster=$(hack/devcluster/build.sh)
@@ -32,7 +33,7 @@ fi
 title "Install Libretto: two kinds and the rights of its own, which do not reach what definitions make"
 run kubectl apply --server-side -k hack/demo | tail -n 4
 start_manager
-[ "$cluster" = current ] || start_kubelet_stand_in
+[ -n "$(kubectl get nodes -o name)" ] || start_kubelet_stand_in
 
 # --- one document becomes an operator -------------------------------------------------------------------------------------
 

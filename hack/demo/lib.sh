@@ -10,9 +10,9 @@ began=$SECONDS
 work=$(mktemp -d "${TMPDIR:-/tmp}/libretto-demo.XXXXXX")
 mkdir -p "$work/bin"
 : >"$work/rights"
-devcluster='' manager='' stand_in='' webhook='' done_all=''
+devcluster='' manager='' stand_in='' webhook='' done_all='' claimed=''
 passed=0
-definitions=()
+definitions=() namespaces=()
 
 if [ -t 1 ]; then bold=$'\e[1m' blue=$'\e[1;34m' green=$'\e[32m' red=$'\e[1;31m' dim=$'\e[2m' plain=$'\e[0m'
 else bold='' blue='' green='' red='' dim='' plain=''; fi
@@ -157,9 +157,9 @@ start_manager() {
   kill -0 "$manager" 2>/dev/null || die "libretto manager ended"
 }
 
-# start_kubelet_stand_in marks pods as running: the embedded cluster has no node, and the demo is not about pods.
+# start_kubelet_stand_in marks pods as running: the cluster has no node, and the demo is not about pods.
 start_kubelet_stand_in() {
-  note "the embedded cluster has no node; the demo stands in for the kubelet and marks pods as ready"
+  note "the cluster has no node; the demo stands in for the kubelet and marks pods as ready"
   (
     while sleep 0.3; do
       kubectl -n "$ns" get pods -o go-template='{{range .items}}{{if ne .status.phase "Running"}}{{.metadata.name}}{{"\n"}}{{end}}{{end}}' |
@@ -178,6 +178,21 @@ stop() { # PID: ends a process and waits for it
   wait "$1" 2>/dev/null || true
 }
 
+# claim_cluster makes sure that a cluster which is not ours has nothing that the demo would replace and then remove.
+claim_cluster() {
+  local name
+  if kubectl get crd operatordefinitions.libretto.dev >/dev/null 2>&1; then
+    die "this cluster has Libretto already; the demo installs it and removes it again: use another cluster"
+  fi
+  for name in "$ns" libretto-system; do
+    ! kubectl get namespace "$name" >/dev/null 2>&1 || die "this cluster has a namespace $name already; the demo makes and removes one of that name"
+  done
+  for name in alice-system team-namespace-system webapp-system guestbook-system platform-system; do
+    kubectl get namespace "$name" >/dev/null 2>&1 || namespaces+=("$name")
+  done
+  claimed=1
+}
+
 # remove_all removes from a cluster that is not ours what the demo made there.
 remove_all() {
   local file name
@@ -189,6 +204,7 @@ remove_all() {
     libretto rbac "$file" --definition "$name" | kubectl delete --ignore-not-found -f - || true
   done <"$work/rights"
   stop "$manager"
+  [ ${#namespaces[@]} = 0 ] || kubectl delete namespace "${namespaces[@]}" --ignore-not-found --timeout=60s || true
   kubectl delete -k hack/demo --ignore-not-found --timeout=60s || true
 }
 
@@ -215,7 +231,7 @@ To end it:      kill $manager${devcluster:+; $devcluster down --dir $work/cluste
 TXT
     exit "$status"
   fi
-  if [ "$cluster" = current ]; then
+  if [ -n "$claimed" ]; then
     title "Clean up"
     remove_all 2>&1 | indent
   fi
