@@ -17,6 +17,11 @@ import (
 // fitWatches makes the watches fit the spec. Kinds of earlier revisions, which the Program does not know, are looked up
 // first, in the background.
 func (r *Run) fitWatches() {
+	r.fitting.Lock()
+	defer r.fitting.Unlock()
+	if r.ctx.Err() != nil {
+		return
+	}
 	spec := r.Spec()
 	p := spec.Program
 	permissions := r.Rights(p)
@@ -52,7 +57,7 @@ func (r *Run) fitWatches() {
 	r.set.Ensure(instances, children)
 }
 
-// lookUp finds the resource of a kind and fits the watches again.
+// lookUp finds the resource of a kind and fits the watches again. It is called by fitWatches.
 func (r *Run) lookUp(gvk runtimeschema.GroupVersionKind) {
 	if !r.kinds.begin(gvk) {
 		return
@@ -72,9 +77,7 @@ func (r *Run) lookUp(gvk runtimeschema.GroupVersionKind) {
 				Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
 			})
 		}
-		if r.ctx.Err() == nil {
-			r.fitWatches()
-		}
+		r.fitWatches()
 	})
 }
 

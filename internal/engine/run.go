@@ -37,9 +37,11 @@ type Run struct {
 	set    *watch.Set
 	writer *apply.Writer
 
-	spec   atomic.Pointer[Spec]
-	kinds  kindCache
-	rights atomic.Pointer[rights]
+	spec atomic.Pointer[Spec]
+	// fitting is held while the watches are fitted to the spec: the last fitting has to be one to the last spec.
+	fitting sync.Mutex
+	kinds   kindCache
+	rights  atomic.Pointer[rights]
 
 	reports    *reports
 	orphans    orphans
@@ -157,6 +159,8 @@ func (r *Run) settled() bool {
 
 func (r *Run) stop() {
 	r.cancel()
+	r.fitting.Lock()   // whoever fits begins no more work after this
+	r.fitting.Unlock() //nolint:staticcheck // an empty section: it waits
 	r.wg.Wait()
 	r.set.Stop()
 	forgetMetrics(r.Spec().Definition)
