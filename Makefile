@@ -96,7 +96,9 @@ verify: generate ## Fail if something generated or formatted is out of date
 image: ## Build the image with buildah or docker (IMG=...)
 	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags "$(LDFLAGS)" -o dist/libretto .
 	cp "$$(for f in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt; do [ -e $$f ] && echo $$f && break; done)" dist/ca-certificates.crt
-	@if command -v docker >/dev/null; then docker build -t $(IMG) -f Dockerfile dist; else buildah bud --isolation chroot -t $(IMG) -f Dockerfile dist; fi
+	@if docker info >/dev/null 2>&1; then docker build -t $(IMG) -f Dockerfile dist; \
+	elif command -v buildah >/dev/null; then buildah bud --isolation chroot -t $(IMG) -f Dockerfile dist; \
+	else echo "make image needs a running docker, or buildah" >&2; exit 1; fi
 
 .PHONY: install
 install: ## Install the CRDs into the cluster of the current kubeconfig
