@@ -41,8 +41,8 @@ test-unit: ## Run the tests that need no cluster
 	go test -p 2 ./...
 
 .PHONY: e2e
-e2e: ## Run the end-to-end tests alone, on a cluster with a node where pods run (root; installs Debian packages)
-	@hack/test.sh --node -timeout 20m -v ./test/e2e/...
+e2e: ## Run the end-to-end tests alone: each example, with the binary, as a user would
+	@hack/test.sh -v ./test/e2e/...
 
 .PHONY: fuzz
 fuzz: ## Fuzz each parser for a while (FUZZTIME=30s)

@@ -1,22 +1,12 @@
 #!/usr/bin/env bash
-# test.sh [--node] [GO TEST ARGUMENTS]
+# test.sh [GO TEST ARGUMENTS]
 #
 # Starts a Kubernetes control plane of its own on this machine, runs `go test` with it (./... unless told otherwise) and
-# takes it down. With --node pods run too. The first run builds the control plane, which takes minutes; later runs find it
-# in a cache outside the tree.
+# takes it down. The first run builds the control plane, which takes minutes; later runs find it in a cache outside the tree.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-up=(--quiet)
-if [ "${1:-}" = --node ]; then
-  shift
-  hack/devcluster/install-node-deps.sh >&2
-  devcluster=$(hack/devcluster/build.sh node)
-  up+=(--node)
-  export LIBRETTO_TEST_NODE=1
-else
-  devcluster=$(hack/devcluster/build.sh)
-fi
+devcluster=$(hack/devcluster/build.sh)
 
 packages=false
 for arg in "$@"; do case "$arg" in ./*) packages=true ;; esac; done
@@ -30,4 +20,4 @@ CGO_ENABLED=0 go build -trimpath -o "$bin/libretto" .
 export LIBRETTO_TEST_REQUIRE=1 LIBRETTO_BIN=$bin/libretto
 # Each package is a process that talks to the same API server: as many at a time as there are processors.
 # shellcheck disable=SC2016 # expanded by the inner shell, where KUBECONFIG is the cluster's
-"$devcluster" run "${up[@]}" -- bash -c 'export LIBRETTO_TEST_KUBECONFIG=$KUBECONFIG; unset KUBECONFIG; exec go test -p "$(nproc)" -timeout 20m "$@"' test "$@"
+"$devcluster" run --quiet -- bash -c 'export LIBRETTO_TEST_KUBECONFIG=$KUBECONFIG; unset KUBECONFIG; exec go test -p "$(nproc)" -timeout 20m "$@"' test "$@"

@@ -178,18 +178,16 @@ func TestPlatform(t *testing.T) {
 	const api = "platform.example.com/v1"
 	c := runWithoutPods(t, "platform")
 	c.create(t, example(t, "platform", "instance.yaml"))
-	if os.Getenv(envNode) == "" {
-		// The host is known long before the server runs: dependsOn is what the Website waits for.
-		c.waitField(t, api, "Database", "acme-db", "acme-db."+c.namespace, "status", "host")
-		testkit.Consistently(t, 2*time.Second, "the Website waits for a Database that is not ready", func() error {
-			_, err := c.Get(t.Context(), api, "Website", c.namespace, "acme-web")
-			if err == nil {
-				return errors.New("the Website is there")
-			}
-			return client.IgnoreNotFound(err)
-		})
-		c.standInForKubelet(t)
-	}
+	// The host is known long before the server runs: dependsOn is what the Website waits for.
+	c.waitField(t, api, "Database", "acme-db", "acme-db."+c.namespace, "status", "host")
+	testkit.Consistently(t, 2*time.Second, "the Website waits for a Database that is not ready", func() error {
+		_, err := c.Get(t.Context(), api, "Website", c.namespace, "acme-web")
+		if err == nil {
+			return errors.New("the Website is there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	c.standInForKubelet(t)
 	c.waitReady(t, api, "Platform", "acme")
 	c.waitField(t, "v1", "ConfigMap", "acme-web-settings", "acme-db."+c.namespace, "data", "DATABASE_HOST")
 

@@ -27,9 +27,6 @@ import (
 // patience is how long a test waits for something that takes well below a second on an idle machine.
 const patience = 60 * time.Second
 
-// envNode is set when the cluster under test has a node.
-const envNode = "LIBRETTO_TEST_NODE"
-
 // binary returns the path of libretto: that of LIBRETTO_BIN, or one that is built once for all tests.
 func binary(t *testing.T) string {
 	t.Helper()
@@ -81,13 +78,11 @@ type cluster struct {
 func run(t *testing.T, example string) *cluster {
 	t.Helper()
 	c := runWithoutPods(t, example)
-	if os.Getenv(envNode) == "" {
-		c.standInForKubelet(t)
-	}
+	c.standInForKubelet(t)
 	return c
 }
 
-// runWithoutPods is run in a cluster whose pods do not become ready, unless it has a node.
+// runWithoutPods is run in a cluster whose pods do not become ready.
 func runWithoutPods(t *testing.T, example string) *cluster {
 	t.Helper()
 	cfg := testkit.Config(t)
