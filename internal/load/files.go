@@ -113,6 +113,10 @@ func expand(path string) ([]string, error) {
 		switch ext := filepath.Ext(name); {
 		case kustomizationFiles[entry.Name()]: // of a base that was named itself
 		case ext == ".yaml" || ext == ".yml" || ext == ".json":
+			// A link is followed, as those of a mounted ConfigMap; what cannot be read to an end (a pipe, a device) is none of ours.
+			if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+				return nil
+			}
 			files = append(files, name)
 		}
 		return nil

@@ -124,6 +124,13 @@ func managerOptions(o *Options, server ctrlwebhook.Server) (ctrl.Options, error)
 	if o.Definitions == nil { // a cluster without Libretto does not serve the kind
 		byObject[&v1alpha1.OperatorDefinition{}] = cache.ByObject{Label: selector}
 	}
+	namespace := o.LeaderElectionNamespace
+	if namespace == "" {
+		namespace = podNamespace()
+	}
+	if o.LeaderElection && namespace == "" {
+		return ctrl.Options{}, errors.New("the namespace of the Lease is not known: set --leader-elect-namespace or POD_NAMESPACE, or --leader-elect=false for a single manager")
+	}
 	serving := metricsserver.Options{BindAddress: o.MetricsAddress, SecureServing: o.MetricsSecure, CertDir: o.MetricsCertDir, TLSOpts: []func(*tls.Config){noHTTP2}}
 	if o.MetricsSecure {
 		serving.FilterProvider = filters.WithAuthenticationAndAuthorization
@@ -138,7 +145,7 @@ func managerOptions(o *Options, server ctrlwebhook.Server) (ctrl.Options, error)
 		},
 		LeaderElection:          o.LeaderElection,
 		LeaderElectionID:        o.LeaderElectionID,
-		LeaderElectionNamespace: o.LeaderElectionNamespace,
+		LeaderElectionNamespace: namespace,
 		// Nothing works any more when Start returns: engineStop is waited for before the Lease is given up.
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 orNil(o.LeaseDuration), RenewDeadline: orNil(o.RenewDeadline), RetryPeriod: orNil(o.RetryPeriod),
@@ -307,8 +314,11 @@ func selfSigned(o *Options) (*webhook.SelfSigned, error) {
 	return signed, nil
 }
 
-// podNamespace is the namespace of the pod that the process runs in; empty outside of a cluster.
+// podNamespace is the namespace of the pod that the process runs in, or what POD_NAMESPACE says; empty if neither is known.
 func podNamespace() string {
+	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
+		return namespace
+	}
 	data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 	if err != nil {
 		return ""
