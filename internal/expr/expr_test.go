@@ -304,6 +304,8 @@ func TestProblems(t *testing.T) {
 		{`pods.map(p, p.status.podIp)`, Any, Problem{Message: "there is no field podIp in object (PodStatus)", Hint: "did you mean podIP?", Offset: 20}},
 		{`self.spec.name + 1`, Any, Problem{Message: "+ cannot be used here", Found: "string and integer", Hint: "turn the other side into a string: string(…)", Offset: 15}},
 		{`self.spec.?name + "x"`, Any, Problem{Message: "+ cannot be used here", Found: "optional string and string", Hint: "an optional needs orValue(…) before it is used", Offset: 16}},
+		{`self.spec.?name.orValue(1)`, Any, Problem{Message: "orValue(…) cannot be used here", Found: "optional string and integer",
+			Hint: "both must have the same type; to make the optional a string first: .optMap(v, string(v)).orValue(…)", Offset: 23}},
 		{`"ä" + 1`, Any, Problem{Message: "+ cannot be used here", Found: "string and integer", Hint: "turn the other side into a string: string(…)", Offset: 5}},
 		{`self.spec.hosts.joinn()`, Any, Problem{Message: "there is no function joinn", Hint: "did you mean join?", Offset: 21}},
 		{`jsn(self)`, Any, Problem{Message: "there is no function jsn", Hint: "did you mean json?", Offset: 3}},

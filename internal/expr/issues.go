@@ -193,6 +193,8 @@ func overloadProblem(function, signature string) *Problem {
 		p.Found = words[1] + " and " + words[2]
 	}
 	switch {
+	case (function == "orValue" || function == "or") && len(words) == 2:
+		p.Hint = "both must have the same type; to make the optional a string first: .optMap(v, string(v)).orValue(…)"
 	case slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "optional ") }):
 		p.Hint = "an optional needs orValue(…) before it is used"
 	case name == "? :":
