@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -57,7 +58,18 @@ func (c *Cluster) startComponent(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return c.startPhase(ctx, []component{comp})
+	// The kernel may hold the port of a process that was killed for a moment longer, above all on a busy machine.
+	for range 40 {
+		if err = c.startPhase(ctx, []component{comp}); !errors.Is(err, errPortTaken) {
+			return err
+		}
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return err
 }
 
 // ComponentStatus is the state of one component.
