@@ -19,7 +19,7 @@ type Engine interface {
 	Stop(definition string)
 	// State tells how the work for a definition stands; false: none was started.
 	State(definition string) (engine.State, bool)
-	// Retry makes watches that wait after an error try again now: a kind has appeared, a right was given.
+	// Retry makes watches and instances that were refused try again now: a kind has appeared, a right was given.
 	Retry()
 	// OnChange sets whom to call when the State of a definition changes. It is called once, before the first Ensure. f does
 	// not block.

@@ -549,3 +549,53 @@ func TestForcedDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A right that was missing and is given is used at once, not when the next retry is due.
+func TestGivenRightIsUsedAtOnce(t *testing.T) {
+	w := newWorld(t, strings.NewReplacer("bundles.GROUP", "late.GROUP").Replace(bundle)+"  serviceAccount: {namespace: NAMESPACE, name: late}\n")
+	w.apply("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: late}\n")
+	role := func(verbs string) {
+		w.apply(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: "NAMESPACE-late"}
+rules:
+- {apiGroups: [GROUP], resources: ["*"], verbs: ["*"]}
+- {apiGroups: [""], resources: [configmaps, secrets, services], verbs: [` + verbs + `]}
+`)
+	}
+	role("get, list, watch")
+	w.apply(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "NAMESPACE-late"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "NAMESPACE-late"}
+subjects: [{kind: ServiceAccount, namespace: NAMESPACE, name: late}]
+`)
+	t.Cleanup(func() {
+		for _, kind := range []string{"ClusterRoleBinding", "ClusterRole"} {
+			_ = w.kube.Delete(context.Background(), "rbac.authorization.k8s.io/v1", kind, "", w.namespace+"-late")
+		}
+	})
+	w.engine.Retry()
+	w.bundle("one", "{}")
+	testkit.Eventually(t, 60*time.Second, "the missing right is named", func() error {
+		if message := w.condition("GROUP/v1", "Bundle", "one", "Stalled", "True"); !strings.Contains(message, "may not create") && !strings.Contains(message, "may not patch") {
+			return fmt.Errorf("%s", message)
+		}
+		return nil
+	})
+	failures := func() int {
+		st, _ := w.engine.State(w.specs[0].Definition)
+		return len(st.Denied)
+	}
+	if failures() == 0 {
+		t.Error("the state does not tell what was denied")
+	}
+	role("\"*\"")
+	time.Sleep(time.Second) // the API server reads rights from a cache
+	w.engine.Retry()
+	start := time.Now()
+	w.ready("one")
+	t.Logf("ready %s after the right was given", time.Since(start))
+}

@@ -136,10 +136,12 @@ func (e *Engine) State(definition string) (State, bool) {
 	return r.state(), true
 }
 
-// Retry makes watches that wait after an error try again now: a CustomResourceDefinition appeared, a right was given.
+// Retry makes whatever waits after a refusal try again now, watches and instances: a CustomResourceDefinition appeared, a right
+// was given.
 func (e *Engine) Retry() {
 	for _, r := range e.all() {
 		r.set.Retry()
+		r.enqueue(0, 0, r.reports.refused()...)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/libretto-dev/libretto/api/v1alpha1"
 )
 
 // Report tells how the work on an instance ended.
@@ -59,6 +61,19 @@ func (s *reports) drop(req Request) bool {
 	s.ready -= number(old.Ready)
 	s.stalled -= number(old.Stalled)
 	return known
+}
+
+// refused returns the instances that lack a right or a kind.
+func (s *reports) refused() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []Request
+	for req, r := range s.byInstance {
+		if len(r.Denied) > 0 || r.Reason == v1alpha1.ReasonKindNotFound {
+			list = append(list, req)
+		}
+	}
+	return list
 }
 
 // sum fills in what the definition shows of its instances.
