@@ -27,7 +27,9 @@ var (
 	managerHolds  = regexp.MustCompile(`conflict with "([^"]+)"`)
 	// typedPatch is how server-side apply tells (as an internal error) that the object does not fit the schema.
 	typedPatch = regexp.MustCompile(`failed to create typed (?:patch|live) object[^;]*; [^)]*\): ([\s\S]*)`)
-	schemaPath = regexp.MustCompile(`(?:^|\n|\s)(\.[^:\s]+):`)
+	// undecodable is how it tells (as an internal error, too) that a value does not have the form that its field asks for.
+	undecodable = regexp.MustCompile(`illegal base64 data|json: cannot unmarshal|unable to decode|cannot convert`)
+	schemaPath  = regexp.MustCompile(`(?:^|\n|\s)(\.[^:\s]+):`)
 )
 
 // explain makes one of this package's errors of an answer of the API server to a request with the verb.
@@ -116,6 +118,9 @@ func (w *Writer) invalid(status metav1.Status, t Target, message string) error {
 		}
 		message = scrub(t, metav1.Status{Details: causes(fields)}, bounded(m[1]))
 	}
+	if sensitive(t) && undecodable.MatchString(status.Message) {
+		message = "a value below data is not base64; write text below stringData, or ${bytes(…)}"
+	}
 	if len(immutable) > 0 {
 		return &ImmutableError{Target: t, Fields: immutable, Message: message}
 	}
@@ -146,13 +151,18 @@ func isImmutable(message string) bool {
 // not.
 func transient(err error) bool {
 	if apierrors.IsInternalError(err) || apierrors.IsUnexpectedServerError(err) {
-		return !typedPatch.MatchString(err.Error())
+		return !malformed(err)
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code >= 500 {
-		return !typedPatch.MatchString(err.Error())
+		return !malformed(err)
 	}
 	return apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err)
+}
+
+// malformed tells whether an error that the API server takes for its own is about what was sent.
+func malformed(err error) bool {
+	return typedPatch.MatchString(err.Error()) || undecodable.MatchString(err.Error())
 }
 
 // kindMissing tells whether a NotFound is about the kind, and not about an object: the API server then has no such path.

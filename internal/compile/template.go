@@ -136,6 +136,11 @@ func (t *templater) whole(segment expr.Segment, s *schema.Schema, path string) *
 	if !ok {
 		return static(nil)
 	}
+	if s.Format() == schema.FormatByte && x.Type() == "string" && x.Schema().Format() != schema.FormatByte &&
+		!strings.Contains(segment.Text, "base64.") {
+		t.add(path, segment.Offset, diag.Diagnostic{Severity: diag.Warning, Message: "the text is taken as base64 here",
+			Hint: "for text as it is, write it below stringData, or ${bytes(…)} here"})
+	}
 	return &program.Part{Kind: program.PartExpr, Expr: x}
 }
 
@@ -145,6 +150,10 @@ func (t *templater) mixed(segments []expr.Segment, s *schema.Schema, path string
 	default:
 		t.add(path, 0, diag.Diagnostic{Message: "text around ${…} makes a string", Expected: s.Describe(), Found: "string",
 			Hint: "a single ${…} without anything around it, not even a space, keeps its type"})
+	}
+	if s.Format() == schema.FormatByte {
+		t.add(path, 0, diag.Diagnostic{Message: "text with ${…} in it is not base64", Expected: s.Describe(), Found: "text",
+			Hint: "write it below stringData, or ${bytes(…)} here"})
 	}
 	part := &program.Part{Kind: program.PartText}
 	for _, segment := range segments {
