@@ -32,6 +32,24 @@ type rightsMemory struct {
 
 func (m *rightsMemory) bad() bool { return m.noAccount || m.denied || len(m.missing) > 0 }
 
+// pause is how long to wait before looking again: a ServiceAccount costs two requests, its rights cost one each.
+func (m *rightsMemory) pause() time.Duration {
+	if m.noAccount || m.denied {
+		return retryAccount
+	}
+	return retryRights
+}
+
+func (m *rightsMemory) lacksWatch() bool {
+	return slices.ContainsFunc(m.missing, func(q rbac.Request) bool { return q.Verb == "watch" })
+}
+
+// watchesRun tells whether the API server lets every watch of a definition run.
+func (r *Reconciler) watchesRun(name string) bool {
+	st, ok := r.Engine.State(name)
+	return ok && st.Synced && !slices.ContainsFunc(st.Watches, func(w engine.WatchState) bool { return !w.Synced })
+}
+
 // access is a phase: it checks that the ServiceAccount exists, that Libretto may impersonate it, and that it has the rights
 // that the Program needs. It blocks nothing: what is missing is told, and the work that is possible goes on.
 func (r *Reconciler) access(ctx context.Context, s *scope) error {
@@ -40,7 +58,11 @@ func (r *Reconciler) access(ctx context.Context, s *scope) error {
 		return nil // a revision without one is not accepted
 	}
 	m := &s.memory.rights
-	old := r.Clock.Since(m.checked) >= retryRights
+	pause := m.pause()
+	if m.lacksWatch() && r.watchesRun(s.def.Name) {
+		pause = retryAccount // what is remembered is no longer so
+	}
+	old := r.Clock.Since(m.checked) >= pause
 	if m.program != s.work.Program || (old && (m.bad() || r.engineDenied(s.def.Name))) {
 		next, err := r.checkRights(ctx, s.work.Program, sa)
 		if err != nil {
@@ -52,7 +74,7 @@ func (r *Reconciler) access(ctx context.Context, s *scope) error {
 		*m = *next
 	}
 	if m.bad() {
-		s.again(max(retryRights-r.Clock.Since(m.checked), time.Second))
+		s.again(max(m.pause()-r.Clock.Since(m.checked), time.Second))
 	}
 	switch {
 	case m.noAccount:

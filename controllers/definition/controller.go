@@ -42,8 +42,10 @@ import (
 
 // How long to wait where nothing tells that something has changed.
 const (
-	// retryRights is how often a missing right or ServiceAccount is looked for.
+	// retryRights is how often missing rights are looked for.
 	retryRights = 30 * time.Second
+	// retryAccount is how often a missing ServiceAccount, or the right to impersonate it, is looked for.
+	retryAccount = 3 * time.Second
 	// retryKinds is how often a kind is looked for that no CustomResourceDefinition announces: one of an aggregated API.
 	retryKinds = 5 * time.Minute
 	// retryBlocked is how often a deletion that is blocked by instances looks again, if nothing wakes it before.

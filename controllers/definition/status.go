@@ -56,9 +56,17 @@ func (r *Reconciler) observe(s *scope) {
 	if !synced && len(s.problems) == 0 {
 		s.wait(v1alpha1.ConditionServed, v1alpha1.ReasonStarting, "the watches are being started")
 	}
-	if st.Failing > 0 {
-		s.stall("", v1alpha1.ReasonApplyFailed, truncate(fmt.Sprintf("%d instances could not be worked on; the first: %s", st.Failing, st.FailingMessage), shortMessage))
+	// Instances with a status of their own say themselves what is wrong with them: it is no fault of the definition.
+	if st.Failing > 0 && !s.work.Program.WriteStatus {
+		s.stall("", v1alpha1.ReasonApplyFailed, truncate(fmt.Sprintf("not all could be done for %s; the first: %s", counted(st.Failing, "object"), st.FailingMessage), shortMessage))
 	}
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // servedIf is Served when it is the kind of the instances that is gone.

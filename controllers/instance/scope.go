@@ -45,6 +45,9 @@ type scope struct {
 	problems []problem
 	// leaving are the objects that are to go, with what holds them.
 	leaving []string
+	// fields and conditions are the author's part of the status; a field that is nil is to be removed.
+	fields     map[string]any
+	conditions []metav1.Condition
 	// halted ends the pass early: the finalizer could not be set.
 	halted bool
 }

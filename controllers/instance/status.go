@@ -36,8 +36,27 @@ func statusOf(o *watch.Object) v1alpha1.InstanceStatus {
 
 // finish writes the status, once, and says when to come back.
 func (s *scope) finish(ctx context.Context) (reconcile.Result, error) {
+	if s.program.WriteStatus {
+		s.computeStatus()
+	}
 	summary := s.summarize()
 	return s.write(ctx, summary, true)
+}
+
+// computeStatus computes the author's status fields and conditions.
+func (s *scope) computeStatus() {
+	s.r.computing.Lock()
+	defer s.r.computing.Unlock()
+	fields, err := s.eval.StatusFields()
+	if err != nil {
+		s.problem(evaluationProblem("", err))
+	}
+	s.fields = fields
+	for _, c := range s.eval.Conditions() {
+		s.conditions = append(s.conditions, metav1.Condition{
+			Type: c.Type, Status: c.Status, Reason: c.Reason, Message: bounded(c.Message),
+		})
+	}
 }
 
 // finishDeleting writes the status of an instance that is being deleted.
@@ -167,24 +186,15 @@ func (s *scope) wantedStatus(was v1alpha1.InstanceStatus, sum status.Summary, fu
 	if transient {
 		is.ObservedGeneration = was.ObservedGeneration
 	}
-	authors := []metav1.Condition(nil)
 	if full {
 		is.Resources = s.resources
-		s.r.computing.Lock()
-		defer s.r.computing.Unlock()
-		fields, err := s.eval.StatusFields()
-		if err == nil {
-			for k, v := range fields {
-				wanted[k] = v
-			}
-		}
-		for _, c := range s.eval.Conditions() {
-			authors = append(authors, metav1.Condition{
-				Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: bounded(c.Message),
-			})
+	}
+	for k, v := range s.fields {
+		if wanted[k] = v; v == nil {
+			delete(wanted, k)
 		}
 	}
-	is.Conditions = status.Conditions(was.Conditions, sum, authors, s.obj.Generation, metav1.NewTime(s.run.Clock().Now()))
+	is.Conditions = status.Conditions(was.Conditions, sum, s.conditions, s.obj.Generation, metav1.NewTime(s.run.Clock().Now()))
 	ours := map[string]any{}
 	data, err := json.Marshal(is)
 	if err == nil {

@@ -37,7 +37,7 @@ expressions that read it are checked when it appears.
 			}
 			report := c.report()
 			if output == formatText {
-				report.print(cmd.OutOrStdout(), cmd.ErrOrStderr())
+				report.print(cmd.OutOrStdout())
 			} else if err := printValue(cmd.OutOrStdout(), output, report); err != nil {
 				return err
 			}
@@ -113,9 +113,9 @@ func kindName(kind, version, group string) string {
 	return strings.TrimSuffix(kind+"."+version+"."+group, ".")
 }
 
-// print writes diagnostics to errOut and the summary to out.
-func (v *validation) print(out, errOut io.Writer) {
-	fmt.Fprint(errOut, v.Diagnostics.String())
+// print writes what was found, and the summary. Both are the result of the command, so they go to the same stream.
+func (v *validation) print(out io.Writer) {
+	fmt.Fprint(out, v.Diagnostics.String())
 	p := newPainter(out)
 	width := 0
 	for i := range v.Definitions {

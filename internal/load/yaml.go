@@ -320,6 +320,12 @@ func (r *reader) scalar(n *yaml.Node, path string) any {
 		}
 		return n.Value
 	}
+	if strings.HasPrefix(n.Tag, "!") && !strings.HasPrefix(n.Tag, "!!") {
+		// An expression that begins with a negation: taken as what was meant, so that nothing else is found missing.
+		meant := strings.TrimSpace(n.Tag + " " + n.Value)
+		r.add(n, diag.Diagnostic{Path: path, Message: "YAML takes an unquoted ! for a tag", Hint: fmt.Sprintf("quote the whole: %q", meant)})
+		return meant
+	}
 	r.add(n, diag.Diagnostic{Path: path, Message: fmt.Sprintf("the YAML tag %s is not known", n.Tag), Hint: "remove the tag"})
 	return nil
 }

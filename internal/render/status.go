@@ -40,8 +40,9 @@ func (e *Evaluation) Ready(node *program.Node, obj *unstructured.Unstructured) (
 	return true, "", nil
 }
 
-// StatusFields computes the author's status fields. A field that cannot be computed yet is left out, so that it keeps its
-// last value; so is one whose expression fails: the error joins these failures, and the fields are valid beside it.
+// StatusFields computes the author's status fields. A field that is omitted is nil: it is to be removed. A field that cannot be
+// computed yet is left out, so that it keeps its last value; so is one whose expression fails: the error joins these failures,
+// and the fields are valid beside it.
 func (e *Evaluation) StatusFields() (map[string]any, error) {
 	t := e.program.StatusFields
 	if t == nil {
@@ -57,7 +58,9 @@ func (e *Evaluation) StatusFields() (map[string]any, error) {
 		case errors.As(err, &pending):
 		case err != nil:
 			failures = append(failures, fmt.Errorf("status.%s: %w", f.Name, err))
-		case !expr.IsOmit(value):
+		case expr.IsOmit(value):
+			fields[f.Name] = nil
+		default:
 			fields[f.Name] = value
 		}
 	}
