@@ -78,12 +78,20 @@ func checkFile(name string, files map[string][]byte) error {
 	if len(k.HelmCharts) > 0 || len(k.HelmChartInflation) > 0 || k.HelmGlobals != nil {
 		return &FileError{File: name, Message: "Helm charts cannot be used: nothing is run and nothing is fetched", Near: "helm", Hint: "write the chart's objects into the base (helm template)"}
 	}
+	// The configuration of a plugin may name files as it likes, remote ones among them, and can be patched together: it cannot
+	// be checked as the words of a kustomization can.
+	for field, list := range map[string][]string{"generators": k.Generators, "transformers": k.Transformers, "validators": k.Validators} {
+		if len(list) > 0 {
+			return &FileError{File: name, Message: field + " cannot be used: plugins may read what is not in the base", Near: field,
+				Hint: "use the words of a kustomization instead: configMapGenerator, secretGenerator, patches, replacements, labels, …"}
+		}
+	}
 	return k.checkPaths(name, files)
 }
 
 func (k *kustomizationFile) checkPaths(name string, files map[string][]byte) error {
 	dir := path.Dir(name)
-	for _, list := range [][]string{k.Resources, k.Bases, k.Components, k.CRDs, k.Configurations, k.Generators, k.Transformers, k.Validators, k.PatchesStrategicMerge} {
+	for _, list := range [][]string{k.Resources, k.Bases, k.Components, k.CRDs, k.Configurations, k.PatchesStrategicMerge} {
 		for _, entry := range list {
 			if err := checkEntry(name, dir, entry, files); err != nil {
 				return err

@@ -86,7 +86,7 @@ func (b *Builder) Build(files map[string][]byte, overlay []byte) ([]*unstructure
 
 func keyOf(files map[string][]byte, overlay []byte) (key [sha256.Size]byte) {
 	h := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(files)) {
+	for _, name := range sortedNames(files) {
 		fmt.Fprintf(h, "%d %d ", len(name), len(files[name]))
 		h.Write([]byte(name))
 		h.Write(files[name])
@@ -97,11 +97,16 @@ func keyOf(files map[string][]byte, overlay []byte) (key [sha256.Size]byte) {
 	return key
 }
 
+func sortedNames(files map[string][]byte) []string { return slices.Sorted(maps.Keys(files)) }
+
 // kustomize has tables of its own that are filled while it builds, so that two builds cannot run at the same time.
 var oneAtATime sync.Mutex
 
 func build(files map[string][]byte, overlay []byte) (objects []*unstructured.Unstructured, err error) {
-	for _, name := range slices.Sorted(maps.Keys(files)) {
+	if err := checkSize(files); err != nil {
+		return nil, err
+	}
+	for _, name := range sortedNames(files) {
 		if err := checkFile(name, files); err != nil {
 			return nil, err
 		}
@@ -110,7 +115,7 @@ func build(files map[string][]byte, overlay []byte) (objects []*unstructured.Uns
 		return nil, &FileError{Message: "there is no kustomization.yaml at the top of the base"}
 	}
 	fs := filesys.MakeFsInMemory()
-	for _, name := range slices.Sorted(maps.Keys(files)) {
+	for _, name := range sortedNames(files) {
 		if err := fs.WriteFile(path.Join(baseDir, name), files[name]); err != nil {
 			return nil, fmt.Errorf("cannot prepare %s: %w", name, err)
 		}
