@@ -148,7 +148,7 @@ func (x *Expr) failure(err error, vars map[string]any, budget *Budget) error {
 	if strings.HasPrefix(text, "no such attribute") {
 		return x.missing(vars, "")
 	}
-	e := &EvalError{Source: x.source, Message: text}
+	e := &EvalError{Source: x.source, Message: withoutValues(text)}
 	switch {
 	case strings.Contains(text, "no such overload"):
 		e.Message = "a value has a type that the expression cannot work with"
@@ -191,7 +191,20 @@ func (x *Expr) missing(vars map[string]any, key string) error {
 			return &PendingError{Variable: c.root, Path: path(untilAny(c.steps)), Source: x.source}
 		}
 	}
+	if !strings.Contains(x.source, strings.Trim(key, "[]")) {
+		key = "such key or item" // it was computed, and may be a secret
+	}
 	return &EvalError{Source: x.source, Message: fmt.Sprintf("there is no %s", key), Hint: "ask for it first: has(…), size(…), ? and orValue(…)"}
+}
+
+// withoutValues cuts out what functions quote of the values that they were given: it may be a secret, and errors are shown in
+// conditions and events. Types stand in single quotes, and stay.
+func withoutValues(text string) string {
+	from := strings.IndexAny(text, "\"`")
+	if from < 0 {
+		return text
+	}
+	return text[:from] + "…" + text[strings.LastIndexAny(text, "\"`")+1:]
 }
 
 // untilAny cuts a way down at the first list or map that is gone through.
