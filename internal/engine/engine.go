@@ -82,12 +82,16 @@ func (e *Engine) OnChange(f func(definition string)) { e.onChange = f }
 // definition's watches anew. It does not wait for the API server.
 func (e *Engine) Ensure(_ context.Context, spec Spec) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	r := e.runs[spec.Definition]
 	if r != nil && !reflect.DeepEqual(r.Spec().ServiceAccount, spec.ServiceAccount) {
-		r.stop()
+		// Without the lock: the workers of this definition may take their time, and others must not wait for them. For one
+		// definition, Ensure is called by one worker at a time.
+		e.mu.Unlock()
+		e.Stop(spec.Definition)
+		e.mu.Lock()
 		r = nil
 	}
+	defer e.mu.Unlock()
 	if r != nil {
 		r.update(spec)
 		return nil

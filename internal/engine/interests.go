@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,6 +14,9 @@ import (
 	"github.com/libretto-dev/libretto/internal/rbac"
 	"github.com/libretto-dev/libretto/internal/watch"
 )
+
+// retryLookUp is how long to wait after a kind could not be looked up: objects of it may hold up a deletion.
+const retryLookUp = 5 * time.Second
 
 // fitWatches makes the watches fit the spec. Kinds of earlier revisions, which the Program does not know, are looked up
 // first, in the background.
@@ -68,9 +72,13 @@ func (r *Run) lookUp(gvk runtimeschema.GroupVersionKind) {
 		case meta.IsNoMatchError(err):
 			r.kinds.end(gvk, program.Kind{GroupVersionKind: gvk, Pending: true})
 		case err != nil:
-			r.kinds.fail(gvk)
-			r.log.Error(err, "Cannot look up a kind of an earlier revision", "kind", gvk.String())
-			return
+			r.log.Error(err, "Cannot look up a kind of an earlier revision", "kind", gvk.String(), "retryAfter", retryLookUp)
+			select {
+			case <-r.ctx.Done():
+				return
+			case <-time.After(retryLookUp):
+			}
+			r.kinds.fail(gvk) // fitting begins another try
 		default:
 			r.kinds.end(gvk, program.Kind{
 				GroupVersionKind: gvk, Resource: mapping.Resource.Resource,

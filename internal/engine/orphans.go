@@ -26,6 +26,12 @@ func (o *orphans) add(req Request, uid types.UID) {
 	o.uids[req][uid] = true
 }
 
+func (o *orphans) requests() []Request {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Keys(o.uids))
+}
+
 // Orphans returns the UIDs under which an instance that is not seen may have left objects.
 func (r *Run) Orphans(req Request) []types.UID {
 	r.orphans.mu.Lock()

@@ -282,6 +282,8 @@ func (r *Run) changed() {
 	})
 }
 
+// enqueueAll works on all instances, and on those that are not seen but may have left objects: they may have gone while no
+// engine ran, or their children have been seen before them.
 func (r *Run) enqueueAll(priority int) {
 	if r.queue.Load() == nil {
 		return
@@ -291,7 +293,7 @@ func (r *Run) enqueueAll(priority int) {
 	for i, o := range objects {
 		requests[i] = Request{Namespace: o.Namespace, Name: o.Name}
 	}
-	r.enqueue(priority, 0, requests...)
+	r.enqueue(priority, 0, append(requests, r.orphans.requests()...)...)
 }
 
 func (r *Run) enqueue(priority int, after time.Duration, requests ...Request) {
