@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,9 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot read the last accepted revision")
 	}
 	s.work, s.problems = entry, nil
+	if s.serviceAccount() == nil {
+		return r.deleteWithoutAccount(ctx, s)
+	}
 	l := &leaving{Reconciler: r, scope: s}
 	if l.dynamic, l.mapper, err = r.Clients(s.serviceAccount()); err != nil {
 		return fmt.Errorf("cannot make a client: %w", err)
@@ -71,6 +75,16 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 		return err
 	}
 	return r.removeFinalizer(ctx, s)
+}
+
+// deleteWithoutAccount deletes a definition that names nobody to act for it: Libretto does not act in his place.
+func (r *Reconciler) deleteWithoutAccount(ctx context.Context, s *scope) error {
+	if s.def.Status.Revision == "" {
+		return r.removeFinalizer(ctx, s) // nothing has ever been made
+	}
+	s.stall(v1alpha1.ConditionServed, v1alpha1.ReasonServiceAccountMissing,
+		"spec.serviceAccount is not set, and the deletion needs somebody to act: set it, or remove the finalizer "+v1alpha1.FinalizerDefinition)
+	return nil
 }
 
 // refused says that the ServiceAccount may not do what the deletion needs.
@@ -119,7 +133,8 @@ func (l *leaving) declared(ctx context.Context) (gone bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("cannot read CustomResourceDefinition %s: %w", name, err)
 	}
-	instances := l.dynamic.Resource(storageResource(live))
+	gvr := storageResource(live)
+	instances := resource{l.dynamic.Resource(gvr), gvr, live.Spec.Scope == apiextensionsv1.NamespaceScoped}
 	if l.def.Spec.WhenInstancesExist == v1alpha1.DefinitionDeletionOrphan {
 		l.Engine.Stop(l.def.Name)
 		if err := l.releaseAll(ctx, instances, v1alpha1.FinalizerInstance); err != nil {
@@ -132,11 +147,11 @@ func (l *leaving) declared(ctx context.Context) (gone bool, err error) {
 		return false, err
 	}
 	if draining {
-		if err := deleteAll(ctx, instances); err != nil {
+		if err := l.deleteAll(ctx, instances); err != nil {
 			return false, err
 		}
 	}
-	n, names, err := few(ctx, instances, "")
+	n, names, err := l.few(ctx, instances)
 	if err != nil {
 		return false, err
 	}
@@ -227,29 +242,77 @@ func (l *leaving) releaseTargets(ctx context.Context) error {
 	if !held {
 		return nil
 	}
-	resource, ok, err := l.resource(runtimeschema.FromAPIVersionAndKind(t.APIVersion, t.Kind))
+	res, ok, err := l.resource(runtimeschema.FromAPIVersionAndKind(t.APIVersion, t.Kind))
 	if err != nil || !ok {
 		return err
 	}
-	return l.releaseAll(ctx, resource, v1alpha1.TargetFinalizer(l.def.Name))
+	return l.releaseAll(ctx, res, v1alpha1.TargetFinalizer(l.def.Name))
+}
+
+// resource is where the objects of a kind are.
+type resource struct {
+	dynamic.NamespaceableResourceInterface
+	gvr        runtimeschema.GroupVersionResource
+	namespaced bool
 }
 
 // resource finds the resource of a kind; false: the API server does not serve the kind, so there are no objects of it.
-func (l *leaving) resource(gvk runtimeschema.GroupVersionKind) (dynamic.NamespaceableResourceInterface, bool, error) {
+func (l *leaving) resource(gvk runtimeschema.GroupVersionKind) (resource, bool, error) {
 	m, err := l.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) {
-		return nil, false, nil
+		return resource{}, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("cannot find kind %s: %w", kindString(gvk), err)
+		return resource{}, false, fmt.Errorf("cannot find kind %s: %w", kindString(gvk), err)
 	}
-	return l.dynamic.Resource(m.Resource), true, nil
+	return resource{l.dynamic.Resource(m.Resource), m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace}, true, nil
+}
+
+// within does something in all namespaces at once or, where the ServiceAccount has rights in single ones alone, in these.
+func (l *leaving) within(ctx context.Context, res resource, do func(dynamic.ResourceInterface) error) error {
+	err := do(res)
+	if !res.namespaced || !apierrors.IsForbidden(err) {
+		return err
+	}
+	spaces := l.spaces(res.gvr)
+	if len(spaces) == 0 {
+		return err
+	}
+	for _, namespace := range spaces {
+		if err := do(res.Namespace(namespace)); err != nil && !(apierrors.IsForbidden(err) && l.namespaceGone(ctx, namespace)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// spaces are the namespaces in which the least rights of the definition let a resource be listed; none: in all.
+func (l *leaving) spaces(gvr runtimeschema.GroupVersionResource) []string {
+	var out []string
+	if l.work.Program != nil {
+		for _, q := range rbac.For(l.work.Program).Requests() {
+			if q.Verb == "list" && q.Group == gvr.Group && q.Resource == gvr.Resource && q.Subresource == "" && q.Name == "" && q.Namespace != "" {
+				out = append(out, q.Namespace)
+			}
+		}
+	}
+	if len(out) == 0 && l.def.Spec.Namespaces != nil {
+		return l.def.Spec.Namespaces.Names
+	}
+	return out
+}
+
+// namespaceGone: with a namespace went the Role in it.
+func (l *leaving) namespaceGone(ctx context.Context, name string) bool {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return apierrors.IsNotFound(l.Reader.Get(ctx, client.ObjectKey{Name: name}, namespace))
 }
 
 // child is an object that the definition made.
 type child struct {
 	object   *unstructured.Unstructured
-	resource dynamic.NamespaceableResourceInterface
+	resource resource
 	wave     int
 }
 
@@ -258,19 +321,19 @@ func (l *leaving) children(ctx context.Context) ([]child, error) {
 	var out []child
 	selector := v1alpha1.LabelDefinition + "=" + v1alpha1.DefinitionID(l.def.Name)
 	for _, gvk := range managedKinds(&l.def.Status) {
-		resource, ok, err := l.resource(gvk)
+		res, ok, err := l.resource(gvk)
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
 			continue
 		}
-		err = pages(ctx, resource, selector, func(obj *unstructured.Unstructured) error {
+		err = l.pages(ctx, res, selector, func(obj *unstructured.Unstructured) error {
 			if obj.GetAnnotations()[v1alpha1.AnnotationDeletionPolicy] == string(v1alpha1.DeletionPolicyRetain) {
 				return nil
 			}
 			wave, _ := strconv.Atoi(obj.GetAnnotations()[v1alpha1.AnnotationWave]) // 0 when somebody broke it
-			out = append(out, child{object: obj, resource: resource, wave: wave})
+			out = append(out, child{object: obj, resource: res, wave: wave})
 			return nil
 		})
 		if err != nil {
@@ -295,8 +358,8 @@ func (l *leaving) deleteWave(ctx context.Context, children []child) error {
 }
 
 // releaseAll takes the finalizer off all objects of a resource.
-func (l *leaving) releaseAll(ctx context.Context, resource dynamic.NamespaceableResourceInterface, finalizer string) error {
-	return pages(ctx, resource, "", func(obj *unstructured.Unstructured) error {
+func (l *leaving) releaseAll(ctx context.Context, res resource, finalizer string) error {
+	return l.pages(ctx, res, "", func(obj *unstructured.Unstructured) error {
 		finalizers := obj.GetFinalizers()
 		if !slices.Contains(finalizers, finalizer) {
 			return nil
@@ -308,7 +371,7 @@ func (l *leaving) releaseAll(ctx context.Context, resource dynamic.Namespaceable
 		if err != nil {
 			return fmt.Errorf("cannot make a patch: %w", err)
 		}
-		_, err = resource.Namespace(obj.GetNamespace()).Patch(ctx, obj.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
+		_, err = res.Namespace(obj.GetNamespace()).Patch(ctx, obj.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("cannot remove the finalizer of %s %s: %w", obj.GetKind(), fullName(obj), err)
 		}
@@ -317,18 +380,18 @@ func (l *leaving) releaseAll(ctx context.Context, resource dynamic.Namespaceable
 }
 
 // deleteAll deletes all objects of a resource that are not being deleted yet.
-func deleteAll(ctx context.Context, resource dynamic.NamespaceableResourceInterface) error {
-	return pages(ctx, resource, "", func(obj *unstructured.Unstructured) error {
+func (l *leaving) deleteAll(ctx context.Context, res resource) error {
+	return l.pages(ctx, res, "", func(obj *unstructured.Unstructured) error {
 		if !obj.GetDeletionTimestamp().IsZero() {
 			return nil
 		}
-		return deleteOne(ctx, resource, obj)
+		return deleteOne(ctx, res, obj)
 	})
 }
 
-func deleteOne(ctx context.Context, resource dynamic.NamespaceableResourceInterface, obj *unstructured.Unstructured) error {
+func deleteOne(ctx context.Context, res resource, obj *unstructured.Unstructured) error {
 	uid, policy := obj.GetUID(), metav1.DeletePropagationBackground
-	err := resource.Namespace(obj.GetNamespace()).Delete(ctx, obj.GetName(), metav1.DeleteOptions{
+	err := res.Namespace(obj.GetNamespace()).Delete(ctx, obj.GetName(), metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &policy,
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -338,26 +401,35 @@ func deleteOne(ctx context.Context, resource dynamic.NamespaceableResourceInterf
 }
 
 // few counts the objects of a resource and names the first ones.
-func few(ctx context.Context, resource dynamic.NamespaceableResourceInterface, selector string) (n int64, names []string, err error) {
-	list, err := resource.List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: fewNames})
-	if apierrors.IsNotFound(err) {
-		return 0, nil, nil
-	}
-	if err != nil {
-		return 0, nil, fmt.Errorf("cannot list the instances: %w", err)
-	}
-	for i := range list.Items {
-		names = append(names, fullName(&list.Items[i]))
-	}
-	n = int64(len(names))
-	if more := list.GetRemainingItemCount(); more != nil {
-		n += *more
-	}
-	return n, names, nil
+func (l *leaving) few(ctx context.Context, res resource) (n int64, names []string, err error) {
+	err = l.within(ctx, res, func(r dynamic.ResourceInterface) error {
+		list, err := r.List(ctx, metav1.ListOptions{Limit: fewNames})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot list the instances: %w", err)
+		}
+		n += int64(len(list.Items))
+		for i := range list.Items {
+			if len(names) < fewNames {
+				names = append(names, fullName(&list.Items[i]))
+			}
+		}
+		if more := list.GetRemainingItemCount(); more != nil {
+			n += *more
+		}
+		return nil
+	})
+	return n, names, err
 }
 
 // pages calls f for each object of a resource. A resource that is not there has none.
-func pages(ctx context.Context, resource dynamic.NamespaceableResourceInterface, selector string, f func(*unstructured.Unstructured) error) error {
+func (l *leaving) pages(ctx context.Context, res resource, selector string, f func(*unstructured.Unstructured) error) error {
+	return l.within(ctx, res, func(r dynamic.ResourceInterface) error { return pages(ctx, r, selector, f) })
+}
+
+func pages(ctx context.Context, resource dynamic.ResourceInterface, selector string, f func(*unstructured.Unstructured) error) error {
 	opts := metav1.ListOptions{LabelSelector: selector, Limit: page}
 	for {
 		list, err := resource.List(ctx, opts)

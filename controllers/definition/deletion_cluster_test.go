@@ -168,3 +168,51 @@ metadata:
 	}
 	w.objects.Apply(t, "", fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %s, finalizers: []}}`, w.namespace))
 }
+
+// A definition for some namespaces needs rights in these alone, also for its own deletion; a namespace that is gone, with the
+// Role in it, is no obstacle.
+func TestDeletionWithRightsInNamespacesAlone(t *testing.T) {
+	for _, policy := range []string{"Block", "Delete", "Orphan"} {
+		t.Run(policy, func(t *testing.T) {
+			w := newWorld(t)
+			gone := testkit.Namespace(t, testkit.Config(t))
+			w.objects.Apply(t, w.namespace, `{apiVersion: v1, kind: ServiceAccount, metadata: {name: narrow}}`)
+			doc := strings.Replace(w.web(testkit.Unique("web"), configMap+"  whenInstancesExist: "+policy+"\n"), "name: acting}",
+				"name: narrow}\n  namespaces: {names: ["+w.namespace+", "+gone+"]}", 1)
+			for _, namespace := range []string{w.namespace, gone} {
+				w.objects.Apply(t, namespace, fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: narrow}
+rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: narrow}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: narrow}
+subjects: [{kind: ServiceAccount, namespace: %s, name: narrow}]`, w.namespace))
+			}
+			name := w.apply(doc)
+			w.until(name, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
+			w.instance("one", v1alpha1.FinalizerInstance)
+			if err := w.objects.Delete(t.Context(), "v1", "Namespace", "", gone); err != nil {
+				t.Fatal(err)
+			}
+			testkit.Eventually(t, patience, "the namespace is gone", func() error {
+				if _, err := w.objects.Get(t.Context(), "v1", "Namespace", "", gone); !apierrors.IsNotFound(err) {
+					return fmt.Errorf("error %w", err)
+				}
+				return nil
+			})
+			w.delete(name)
+			if policy != "Orphan" {
+				reason := map[string]string{"Block": v1alpha1.ReasonInstancesExist, "Delete": v1alpha1.ReasonDeletingInstances}[policy]
+				w.until(name, v1alpha1.ConditionReady, metav1.ConditionFalse, reason)
+				w.instance("one") // without the finalizer, as when the engine has done its part
+				_ = w.objects.Delete(t.Context(), w.group+"/v1", "Web", w.namespace, "one")
+				w.engine.set(name, w.engine.state)
+			}
+			w.untilGone(name)
+		})
+	}
+}

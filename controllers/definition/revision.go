@@ -165,7 +165,8 @@ func (r *Reconciler) lastAccepted(ctx context.Context, s *scope, stale bool) (re
 			return registry.Entry{}, fmt.Errorf("cannot read OperatorRevision: %w", err)
 		}
 	}
-	if rev.Name == "" {
+	// The status says which it is, but only a revision of the definition itself has been accepted.
+	if rev.Name == "" || !metav1.IsControlledBy(rev, s.def) {
 		all, err := r.revisions(ctx, s.def)
 		if err != nil {
 			return registry.Entry{}, err
