@@ -14,6 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -173,8 +174,31 @@ func TestWebhookAdmitsDefinitions(t *testing.T) {
 	if err := try(author, broken); !apierrors.IsInvalid(err) {
 		t.Errorf("an update that breaks it: %v", err)
 	}
+	// While it is being deleted, it need not compile, but nobody gives it an identity that he may not use.
+	hold := testkit.Objects(t, p.definition(name, "acting"))[0]
+	hold.SetFinalizers([]string{"example.com/hold"})
+	if _, err := p.admin.TryApply(t.Context(), "", hold); err != nil {
+		t.Fatal(err)
+	}
 	if err := p.admin.Delete(t.Context(), "libretto.dev/v1alpha1", "OperatorDefinition", "", name); err != nil {
 		t.Fatal(err)
+	}
+	definitions, err := author.Resource("libretto.dev/v1alpha1", "OperatorDefinition", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(patch string) error {
+		_, err := definitions.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}
+	if err := change(`{"spec":{"serviceAccount":{"name":"other"}}}`); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "you may not act as ServiceAccount") {
+		t.Errorf("another ServiceAccount during the deletion: %v", err)
+	}
+	if err := change(`{"spec":{"variables":[{"name":"x","value":"nobody.knows"}]}}`); err != nil {
+		t.Errorf("what does not compile, during the deletion: %v", err)
+	}
+	if err := change(`{"metadata":{"finalizers":null}}`); err != nil {
+		t.Errorf("the finalizer: %v", err)
 	}
 	testkit.Eventually(t, patience, "it is gone", func() error {
 		if _, err := p.admin.Get(t.Context(), "libretto.dev/v1alpha1", "OperatorDefinition", "", name); !apierrors.IsNotFound(err) {

@@ -57,10 +57,23 @@ func (v *Validator) ValidateCreate(ctx context.Context, def *v1alpha1.OperatorDe
 	return v.validate(ctx, def)
 }
 
-// ValidateUpdate implements admission.Validator. What changes no spec, and what is being deleted, is let through: nobody is to
-// be kept from removing a finalizer.
+// ValidateUpdate implements admission.Validator. What changes no spec is let through, and what is being deleted need not compile:
+// nobody is to be kept from removing a finalizer. But a deletion acts too, so that nobody may change whom it acts as without
+// the right to.
 func (v *Validator) ValidateUpdate(ctx context.Context, old, def *v1alpha1.OperatorDefinition) (admission.Warnings, error) {
-	if !def.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(old.Spec, def.Spec) {
+	switch {
+	case equality.Semantic.DeepEqual(old.Spec, def.Spec):
+		return nil, nil
+	case !def.DeletionTimestamp.IsZero():
+		var errs diag.List
+		if sa := def.Spec.ServiceAccount; sa != nil {
+			if err := v.account(ctx, sa, &errs); err != nil {
+				return nil, err
+			}
+		}
+		if len(errs) > 0 {
+			return nil, invalid(def, errs)
+		}
 		return nil, nil
 	}
 	return v.validate(ctx, def)
@@ -79,23 +92,29 @@ func (v *Validator) validate(ctx context.Context, def *v1alpha1.OperatorDefiniti
 			Path: "spec.serviceAccount", Message: "is not set: a definition in a cluster needs the ServiceAccount that acts for it",
 			Hint: "`libretto rbac` prints one with the least rights",
 		})
-	} else {
-		ok, err := v.authorMay(ctx, sa)
-		if err != nil {
-			return nil, apierrors.NewInternalError(fmt.Errorf("cannot ask whether you may use the ServiceAccount: %w", err))
-		}
-		if !ok {
-			errs.Add(diag.Diagnostic{
-				Path:    "spec.serviceAccount",
-				Message: fmt.Sprintf("you may not act as ServiceAccount %s/%s, and so no definition of yours may", sa.Namespace, sa.Name),
-				Hint:    fmt.Sprintf("you need the verb impersonate on serviceaccounts %q in namespace %q", sa.Name, sa.Namespace),
-			})
-		}
+	} else if err := v.account(ctx, sa, &errs); err != nil {
+		return nil, err
 	}
 	if len(errs) > 0 {
 		return warnings(found, p), invalid(def, errs)
 	}
 	return warnings(found, p), nil
+}
+
+// account adds an error if the author may not act as the ServiceAccount.
+func (v *Validator) account(ctx context.Context, sa *v1alpha1.ServiceAccountReference, errs *diag.List) error {
+	ok, err := v.authorMay(ctx, sa)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("cannot ask whether you may use the ServiceAccount: %w", err))
+	}
+	if !ok {
+		errs.Add(diag.Diagnostic{
+			Path:    "spec.serviceAccount",
+			Message: fmt.Sprintf("you may not act as ServiceAccount %s/%s, and so no definition of yours may", sa.Namespace, sa.Name),
+			Hint:    fmt.Sprintf("you need the verb impersonate on serviceaccounts %q in namespace %q", sa.Name, sa.Namespace),
+		})
+	}
+	return nil
 }
 
 // authorMay asks the API server whether the author of the request may act as the ServiceAccount.
