@@ -32,6 +32,8 @@ type circuit struct {
 	generation       int64
 	openUntil        time.Time
 	why              string
+	// counted: it is in the metric of open circuits.
+	counted bool
 }
 
 // breaker stops fights: between Libretto and somebody else who keeps changing an object, and of expressions that never come
@@ -103,14 +105,38 @@ func (b *breaker) count(key circuitKey, generation int64, out apply.Outcome) boo
 	return true
 }
 
-// forget drops the circuits of an instance and tells how many were open.
+// enter notes that an open circuit is counted in the metric, and tells whether it was not yet.
+func (b *breaker) enter(key circuitKey) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.circuits[key]
+	if c == nil || c.counted {
+		return false
+	}
+	c.counted = true
+	return true
+}
+
+// rest notes that an object is as it should be, and tells whether its circuit has closed thereby.
+func (b *breaker) rest(key circuitKey) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.circuits[key]
+	if c == nil || !c.counted || b.clock.Now().Before(c.openUntil) {
+		return false
+	}
+	c.counted = false
+	return true
+}
+
+// forget drops the circuits of an instance and tells how many are in the metric.
 func (b *breaker) forget(uid types.UID) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now, open := b.clock.Now(), 0
+	open := 0
 	for k, c := range b.circuits {
 		if k.uid == uid {
-			if now.Before(c.openUntil) {
+			if c.counted {
 				open++
 			}
 			delete(b.circuits, k)

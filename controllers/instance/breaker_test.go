@@ -51,6 +51,32 @@ func TestBreakerOpensInAFight(t *testing.T) {
 	}
 }
 
+// The metric of open circuits goes up once for a fight, however long it lasts, and down when it is over.
+func TestOpenCircuitsAreCountedOnce(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	b, key, gauge := newBreaker(clock), circuitKey{uid: "u"}, 0
+	for range 10 {
+		for range breakerRepairs {
+			if b.count(key, 1, apply.Outcome{Action: apply.Repaired}) && b.enter(key) {
+				gauge++
+			}
+		}
+		if b.rest(key) {
+			t.Fatal("at rest while it is open")
+		}
+		clock.SetTime(clock.Now().Add(breakerPause))
+	}
+	if gauge != 1 {
+		t.Errorf("one object is counted %d times", gauge)
+	}
+	if !b.rest(key) || b.rest(key) {
+		t.Error("the end of a fight is not told once")
+	}
+	if n := b.forget("u"); n != 0 {
+		t.Errorf("%d left", n)
+	}
+}
+
 func TestBreakerOpensWhenExpressionsNeverRest(t *testing.T) {
 	b := newBreaker(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	key := circuitKey{uid: "u"}

@@ -599,3 +599,23 @@ subjects: [{kind: ServiceAccount, namespace: NAMESPACE, name: late}]
 	w.ready("one")
 	t.Logf("ready %s after the right was given", time.Since(start))
 }
+
+// An object of a target leaves the selection while no engine runs: what was made for it goes when one does.
+func TestTargetLeavesWhileNoEngineRuns(t *testing.T) {
+	w := newWorld(t, `
+apiVersion: libretto.dev/v1alpha1
+kind: OperatorDefinition
+metadata: {name: attach.GROUP}
+spec:
+  target: {apiVersion: v1, kind: ConfigMap, selector: {matchLabels: {team: "NAMESPACE"}}}
+  resources:
+  - name: copy
+    template: {apiVersion: v1, kind: Secret, metadata: {name: "${self.metadata.name}-copy"}, stringData: {a: b}}
+`)
+	w.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: obj, labels: {team: NAMESPACE}}\n")
+	w.eventuallyChildren("Secret/obj-copy")
+	w.engine.StopAll()
+	w.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: obj, labels: {team: nobody}}\n")
+	w.startEngine()
+	w.eventuallyChildren()
+}

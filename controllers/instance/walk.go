@@ -41,7 +41,7 @@ type finished struct {
 // walkGraph makes the objects of all nodes, each as soon as what it waits for is there, independent ones at the same time.
 // Expressions are computed on this goroutine alone; requests run on others.
 func (s *scope) walkGraph(ctx context.Context) error {
-	results := make(chan finished)
+	results := make(chan finished, len(s.program.Nodes)) // so that nobody waits for ever if this goroutine panics
 	slots := make(chan struct{}, parallelWrites)
 	running := 0
 	s.r.computing.Lock()
@@ -208,7 +208,7 @@ func (s *scope) applyOne(ctx context.Context, n *program.Node, a *applied) {
 	a.outcome, a.err = s.run.Writer().Apply(ctx, s.request(n, a))
 	switch {
 	case a.err != nil || a.outcome.Action == apply.Unchanged:
-	case s.r.breaker.count(key, s.obj.Generation, a.outcome):
+	case s.r.breaker.count(key, s.obj.Generation, a.outcome) && s.r.breaker.enter(key):
 		s.run.CountCircuit(1)
 	}
 }
@@ -222,6 +222,9 @@ func (s *scope) settle(f finished) {
 	for i := range f.objects {
 		a := &f.objects[i]
 		s.told(n, a)
+		if a.err == nil && a.outcome.Action == apply.Unchanged && s.r.breaker.rest(circuitKey{uid: s.obj.UID, key: keyOf(a.desired)}) {
+			s.run.CountCircuit(-1)
+		}
 		if a.err != nil || a.outcome.Action == apply.Deleted {
 			failed = true
 			s.objectProblem(n, a)
