@@ -82,15 +82,8 @@ const (
 	ReasonDeleting = "Deleting"
 	// ReasonAbandoned: an event's reason: objects of a deleted instance were left behind.
 	ReasonAbandoned = "Abandoned"
-	// ReasonNamespaceNotServed: the definition does not serve the namespace.
-	ReasonNamespaceNotServed = "NamespaceNotServed"
-	// ReasonPanicked: working on the instance panicked.
-	ReasonPanicked = "Panicked"
 	// ReasonDriftRepaired: an event's reason: somebody changed a resource, and it was changed back.
 	ReasonDriftRepaired = "DriftRepaired"
-	// ReasonCreated, ReasonUpdated, ReasonDeleted, ReasonRecreated: events' reasons for what was done to a resource.
-	ReasonCreated   = "Created"
-	ReasonUpdated   = "Updated"
-	ReasonDeleted   = "Deleted"
+	// ReasonRecreated: an event's reason: a resource was deleted to be made anew.
 	ReasonRecreated = "Recreated"
 )
