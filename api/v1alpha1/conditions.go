@@ -84,6 +84,8 @@ const (
 	ReasonAbandoned = "Abandoned"
 	// ReasonDriftRepaired: an event's reason: somebody changed a resource, and it was changed back.
 	ReasonDriftRepaired = "DriftRepaired"
+	// ReasonNamespaceNotServed: the labels of the namespace do not match namespaces.selector of the definition.
+	ReasonNamespaceNotServed = "NamespaceNotServed"
 	// ReasonRecreated: an event's reason: a resource was deleted to be made anew.
 	ReasonRecreated = "Recreated"
 )

@@ -56,11 +56,19 @@ func (s *scope) told(n *program.Node, a *applied) {
 	switch a.outcome.Action {
 	case apply.Created:
 		ev.Action = engine.ActionCreated
+		if _, replaced := s.r.replacing.LoadAndDelete(circuitKey{s.obj.UID, keyOf(a.desired)}); s.listed[keyOf(a.desired)] && !replaced {
+			ev.Action, ev.Message = engine.ActionRecreated, "somebody had deleted it"
+			if n.CreateOnce {
+				ev.Message += "; what is made once has new values"
+			}
+			s.record(corev1.EventTypeWarning, v1alpha1.ReasonDriftRepaired, "Repair", name+" was made anew: "+ev.Message)
+		}
 	case apply.Updated:
 		ev.Action = engine.ActionUpdated
 	case apply.Adopted:
 		ev.Action = engine.ActionAdopted
 	case apply.Deleted:
+		s.r.replacing.Store(circuitKey{s.obj.UID, keyOf(a.desired)}, true)
 		ev.Action = engine.ActionRecreated
 		ev.Message = "a field that cannot change was to change" + fieldsOf(a.outcome.Fields)
 		s.record(corev1.EventTypeNormal, v1alpha1.ReasonRecreated, "Recreate", name+": "+ev.Message)

@@ -3,7 +3,9 @@ package instance_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -618,4 +620,105 @@ spec:
 	w.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: obj, labels: {team: nobody}}\n")
 	w.startEngine()
 	w.eventuallyChildren()
+}
+
+// What reads an excluded resource with ? goes on without it, and a status field that read it goes.
+func TestExcludedIsAbsentToReaders(t *testing.T) {
+	w := newWorld(t, strings.Replace(bundle, "  status:\n", `  - name: reader
+    template:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "${self.metadata.name}-reader"}
+      data: {extra: "${extra.?metadata.?name.orValue('none')}"}
+  status:
+`, 1)+`    - {type: Extra, status: has(extra.metadata), message: "it is there or not"}
+`)
+	reader := func(want string) {
+		t.Helper()
+		testkit.Eventually(t, 10*time.Second, "the reader says "+want, func() error {
+			obj, err := w.get("v1", "ConfigMap", "one-reader")
+			if err != nil {
+				return err
+			}
+			if got, _, _ := unstructured.NestedString(obj.Object, "data", "extra"); got != want {
+				return fmt.Errorf("%q", got)
+			}
+			return nil
+		})
+	}
+	w.bundle("one", "{}")
+	w.ready("one")
+	reader("none")
+	w.condition("GROUP/v1", "Bundle", "one", "Extra", "False")
+	w.bundle("one", "{extra: true}")
+	reader("one-extra")
+	w.condition("GROUP/v1", "Bundle", "one", "Extra", "True")
+	w.bundle("one", "{extra: false}")
+	w.ready("one")
+	reader("none")
+	w.condition("GROUP/v1", "Bundle", "one", "Extra", "False")
+}
+
+func TestStatusFieldsGoWithWhatTheyRead(t *testing.T) {
+	w := newWorld(t, strings.Replace(bundle, `    fields: {endpoint: "${service.metadata.name}:${self.spec.port}"}`,
+		`    fields: {name: "${extra.metadata.name}", choice: "${self.spec.extra ? 'yes' : omit()}"}`, 1))
+	fields := func(want bool) {
+		t.Helper()
+		w.ready("one")
+		obj, err := w.get("GROUP/v1", "Bundle", "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range []string{"name", "choice"} {
+			if _, has, _ := unstructured.NestedString(obj.Object, "status", f); has != want {
+				t.Errorf("status.%s is there: %v, want %v", f, has, want)
+			}
+		}
+	}
+	w.bundle("one", "{}")
+	fields(false)
+	w.bundle("one", "{extra: true}")
+	fields(true)
+	w.bundle("one", "{extra: false}")
+	fields(false)
+}
+
+func TestDeletedChildIsToldAsSuch(t *testing.T) {
+	w := newWorld(t, bundle)
+	w.bundle("one", "{}")
+	w.ready("one")
+	if err := w.kube.Delete(t.Context(), "v1", "Secret", w.namespace, "one-secret"); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, 5*time.Second, "an event tells that it had been deleted", func() error {
+		if len(w.notesWith("Secret one-secret was made anew: somebody had deleted it")) != 1 {
+			return fmt.Errorf("%v", w.notesWith(""))
+		}
+		return nil
+	})
+}
+
+func TestNamespacesByLabel(t *testing.T) {
+	served := map[string]string{}
+	var mu sync.Mutex
+	w := newWorld(t)
+	w.namespaceLabels = func(string) (map[string]string, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(served), true
+	}
+	w.declare(bundle + "  namespaces: {selector: {matchLabels: {serve: \"yes\"}}}\n")
+	w.startEngine()
+	w.bundle("one", "{}")
+	if message := w.condition("GROUP/v1", "Bundle", "one", "Stalled", "True"); !strings.Contains(message, "namespaces.selector") {
+		t.Errorf("message: %s", message)
+	}
+	if got := w.children(); len(got) > 0 {
+		t.Errorf("made in a namespace that is not served: %v", got)
+	}
+	mu.Lock()
+	served["serve"] = "yes"
+	mu.Unlock()
+	w.engine.NamespaceChanged(w.namespace)
+	w.ready("one")
 }

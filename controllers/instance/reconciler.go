@@ -24,6 +24,8 @@ type Reconciler struct {
 	// computing is held while expressions are computed: one worker of a definition computes at a time, so that a definition
 	// whose expressions are as expensive as they may be keeps one processor busy and not all.
 	computing sync.Mutex
+	// replacing are the objects that were deleted to be made anew.
+	replacing sync.Map // of circuitKey
 }
 
 // New returns a Reconciler for a run of the engine.
@@ -41,14 +43,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req engine.Request) (reconci
 	if !ok {
 		return reconcile.Result{}, nil // the definition is being stopped
 	}
-	r.run.DropOrphans(req)
+	r.run.DropOrphan(req, obj.UID)
+	if len(r.run.Orphans(req)) > 0 { // of an earlier instance of that name
+		if result, err := r.sweep(ctx, req); err != nil {
+			return result, err
+		}
+	}
 	s := newScope(r, req, obj, entry)
 	if obj.Deleting() {
 		return s.delete(ctx)
 	}
-	if r.run.Spec().Draining || !r.run.Serves(obj.Namespace) {
+	if r.run.Spec().Draining {
 		r.run.Forget(req)
 		return reconcile.Result{}, nil
+	}
+	if !r.run.Serves(obj.Namespace) {
+		return s.unserved(ctx)
 	}
 	matches, err := s.matches()
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/libretto-dev/libretto/internal/program"
 	"github.com/libretto-dev/libretto/internal/registry"
 	"github.com/libretto-dev/libretto/internal/render"
+	"github.com/libretto-dev/libretto/internal/status"
 	"github.com/libretto-dev/libretto/internal/watch"
 )
 
@@ -39,6 +40,8 @@ type scope struct {
 
 	// resources tells how each node stands, by its index.
 	resources []v1alpha1.ResourceStatus
+	// listed are the objects that the status lists: one of them that has to be created was deleted by somebody.
+	listed map[inventory.Key]bool
 	// desired are the objects that the nodes want.
 	desired map[inventory.Key]bool
 	// problems are what went wrong or is waited for.
@@ -65,8 +68,16 @@ func newScope(r *Reconciler, req engine.Request, obj *watch.Object, entry regist
 		resources: make([]v1alpha1.ResourceStatus, len(p.Nodes)),
 		desired:   map[inventory.Key]bool{},
 	}
-	for _, c := range statusOf(obj).Conditions {
-		s.wasReady = s.wasReady || p.WriteStatus && c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue
+	was := v1alpha1.InstanceStatus{}
+	if p.WriteStatus {
+		was = statusOf(obj)
+	}
+	s.listed = map[inventory.Key]bool{}
+	for _, i := range inventory.Items(was.Inventory) {
+		s.listed[i.Key] = true
+	}
+	for _, c := range was.Conditions {
+		s.wasReady = s.wasReady || c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue
 	}
 	for i, n := range p.Nodes {
 		s.resources[i] = v1alpha1.ResourceStatus{Name: n.Name, State: v1alpha1.ResourceWaiting}
@@ -175,6 +186,21 @@ func (s *scope) instanceError(doing string, err error) error {
 	}
 	s.problem(s.explain(p, err))
 	return nil
+}
+
+// unserved says that the namespace is not served. What was made for the instance stays as it is.
+func (s *scope) unserved(ctx context.Context) (reconcile.Result, error) {
+	s.run.Set().WatchExternals(s.req, nil)
+	s.run.Forget(s.req)
+	if !s.program.WriteStatus {
+		return reconcile.Result{}, nil
+	}
+	message := fmt.Sprintf("definition %s does not serve namespace %s: its labels do not match namespaces.selector; what was made for the instance stays as it is",
+		s.program.Name, s.obj.Namespace)
+	wanted := s.wantedStatus(statusOf(s.obj), status.Summary{Stalled: true, Reason: v1alpha1.ReasonNamespaceNotServed, Message: message}, false, false)
+	updated, err := s.run.Writer().PatchStatus(ctx, s.obj, wanted)
+	s.wrote(updated)
+	return reconcile.Result{}, ignoreStale(err)
 }
 
 // release lets go of an object of a target that is no longer (or not yet) an instance: what was made for it goes.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -94,8 +93,7 @@ func (s *scope) render(n *program.Node) ([]applied, bool) {
 	objects, err := s.eval.Render(n)
 	switch {
 	case errors.Is(err, render.ErrExcluded):
-		s.eval.Bind(n, nil)
-		s.walk.Set(n, plan.Excluded)
+		s.walk.Set(n, plan.Excluded) // readers see an object without fields, as Render has noted
 		s.resources[n.Index].State = v1alpha1.ResourceExcluded
 		return nil, false
 	case err != nil:
@@ -312,9 +310,6 @@ func (s *scope) objectProblem(n *program.Node, a *applied) {
 		p = s.explain(classify(n.Name, a.err), a.err)
 	}
 	s.fail(n, p)
-	if !strings.Contains(s.resources[n.Index].Ready, "/") {
-		s.resources[n.Index].Ready = fmt.Sprintf("0/%d", 1)
-	}
 }
 
 func keyOf(o render.Object) inventory.Key {

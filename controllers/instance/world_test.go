@@ -111,6 +111,8 @@ type world struct {
 	// newReconciler is instance.New unless a test wants another one.
 	newReconciler func(*engine.Run) reconcile.TypedReconciler[engine.Request]
 
+	// namespaceLabels is what the engine asks for the labels of a namespace.
+	namespaceLabels func(string) (map[string]string, bool)
 	// clock of breakers and deadlines: the real one, until a test steps it.
 	clock *steppedClock
 
@@ -228,7 +230,7 @@ func (w *world) startEngine() {
 		w.newReconciler = instance.New
 	}
 	w.engine, err = engine.New(engine.Options{
-		Identities: identities, Registry: w.registry, NewReconciler: w.newReconciler, Observer: w.observe, Recorder: w, Logger: log, Clock: w.clock,
+		Identities: identities, Registry: w.registry, NewReconciler: w.newReconciler, Observer: w.observe, Recorder: w, Logger: log, Clock: w.clock, NamespaceLabels: w.namespaceLabels,
 	})
 	if err != nil {
 		w.t.Fatal(err)

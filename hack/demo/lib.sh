@@ -226,6 +226,8 @@ The cluster and Libretto are running still:
   export KUBECONFIG=${KUBECONFIG:-} PATH=$work/bin:\$PATH
   kubectl get opdef
 
+The cluster has no node: pods stay pending, so what waits for them is not ready. Libretto needs not be deployed; it runs here.
+
 Libretto's log: $work/manager.log
 To end it:      kill $manager${devcluster:+; $devcluster down --dir $work/cluster}; rm -rf $work
 TXT

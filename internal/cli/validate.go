@@ -89,6 +89,7 @@ func (c *compilation) report() *validation {
 				list = append(list, x)
 			}
 		}
+		list = list.Sort() // without doubles
 		v := validated{Name: d.Definition.Name, File: d.File, Errors: len(list.Errors()), Warnings: len(list.Warnings())}
 		v.Resources = len(d.Definition.Spec.Resources)
 		v.Valid = v.Errors == 0 && d.Program != nil

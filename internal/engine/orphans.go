@@ -39,7 +39,18 @@ func (r *Run) Orphans(req Request) []types.UID {
 	return slices.Sorted(maps.Keys(r.orphans.uids[req]))
 }
 
-// DropOrphans notes that nothing is left of an instance that is not seen, or that it is seen.
+// DropOrphan notes that an instance is seen. Earlier ones of its name may still have left objects.
+func (r *Run) DropOrphan(req Request, uid types.UID) {
+	r.orphans.mu.Lock()
+	defer r.orphans.mu.Unlock()
+	if uids := r.orphans.uids[req]; uids != nil {
+		if delete(uids, uid); len(uids) == 0 {
+			delete(r.orphans.uids, req)
+		}
+	}
+}
+
+// DropOrphans notes that nothing is left of what instances of that name have made.
 func (r *Run) DropOrphans(req Request) {
 	r.orphans.mu.Lock()
 	defer r.orphans.mu.Unlock()

@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/libretto-dev/libretto/internal/watch"
@@ -61,12 +59,3 @@ func (r *Run) idle() []runtimeschema.GroupVersionKind {
 	}
 	return idle
 }
-
-// IsForbidden tells whether a watch is forbidden, and what right it lacks.
-func IsForbidden(s watch.State) (*watch.ForbiddenError, bool) {
-	var f *watch.ForbiddenError
-	return f, errors.As(s.Err, &f)
-}
-
-// IsNoMatch tells whether the API server does not have a kind.
-func IsNoMatch(err error) bool { return meta.IsNoMatchError(err) }

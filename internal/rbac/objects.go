@@ -79,6 +79,9 @@ func (p *Permissions) role(s Scope) (role, binding runtime.Object) {
 func (p *Permissions) YAML() ([]byte, error) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# The least rights for definition %s.\n", p.Definition)
+	if p.ServiceAccount.Namespace != "" {
+		fmt.Fprintf(&out, "# Its namespace has to be there: kubectl create namespace %s\n", p.ServiceAccount.Namespace)
+	}
 	for _, n := range p.Notes {
 		fmt.Fprintf(&out, "# Note: %s.\n", n)
 	}

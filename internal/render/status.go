@@ -40,7 +40,8 @@ func (e *Evaluation) Ready(node *program.Node, obj *unstructured.Unstructured) (
 	return true, "", nil
 }
 
-// StatusFields computes the author's status fields. A field that is omitted is nil: it is to be removed. A field that cannot be
+// StatusFields computes the author's status fields. A field that is omitted, or that reads a resource which its when excludes,
+// is nil: it is to be removed. A field that cannot be
 // computed yet is left out, so that it keeps its last value; so is one whose expression fails: the error joins these failures,
 // and the fields are valid beside it.
 func (e *Evaluation) StatusFields() (map[string]any, error) {
@@ -54,7 +55,10 @@ func (e *Evaluation) StatusFields() (map[string]any, error) {
 		f := &t.Root.Fields[i]
 		value, err := (&program.Template{Root: f.Value}).Evaluate(e.eval)
 		var pending *expr.PendingError
+		var excluded *ExcludedError
 		switch {
+		case errors.As(err, &excluded):
+			fields[f.Name] = nil // what it reads is not there, and is not to come
 		case errors.As(err, &pending):
 		case err != nil:
 			failures = append(failures, fmt.Errorf("status.%s: %w", f.Name, err))

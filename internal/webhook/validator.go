@@ -85,7 +85,7 @@ func (*Validator) ValidateDelete(context.Context, *v1alpha1.OperatorDefinition) 
 }
 
 func (v *Validator) validate(ctx context.Context, def *v1alpha1.OperatorDefinition) (admission.Warnings, error) {
-	p, found := v.Compile(ctx, def)
+	_, found := v.Compile(ctx, def)
 	errs := found.Errors()
 	if sa := def.Spec.ServiceAccount; sa == nil {
 		errs.Add(diag.Diagnostic{
@@ -96,9 +96,9 @@ func (v *Validator) validate(ctx context.Context, def *v1alpha1.OperatorDefiniti
 		return nil, err
 	}
 	if len(errs) > 0 {
-		return warnings(found, p), invalid(def, errs)
+		return warnings(found), invalid(def, errs)
 	}
-	return warnings(found, p), nil
+	return warnings(found), nil
 }
 
 // account adds an error if the author may not act as the ServiceAccount.
@@ -146,15 +146,11 @@ const (
 	warningLength = 250
 )
 
-func warnings(found diag.List, p *program.Program) admission.Warnings {
+func warnings(found diag.List) admission.Warnings {
 	var out admission.Warnings
 	for _, d := range found.Warnings() {
+		d.Severity = diag.Error // kubectl puts the word Warning before it
 		out = append(out, oneLine(diag.List{d}.Summary(warningLength)))
-	}
-	if p != nil {
-		for _, k := range p.PendingKinds {
-			out = append(out, oneLine(fmt.Sprintf("the cluster does not have kind %s of %s yet: what needs it waits until it does", k.Kind, k.GroupVersion())))
-		}
 	}
 	if len(out) > mostWarnings {
 		out = append(out[:mostWarnings], fmt.Sprintf("and %d more", len(out)-mostWarnings))
