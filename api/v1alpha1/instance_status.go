@@ -46,8 +46,6 @@ const (
 	ResourceExcluded ResourceState = "Excluded"
 	// ResourceFailed: it could not be applied; message says why.
 	ResourceFailed ResourceState = "Failed"
-	// ResourceDeleting: it goes.
-	ResourceDeleting ResourceState = "Deleting"
 )
 
 // InventoryEntry lists objects of one kind in one namespace that come from one resource.

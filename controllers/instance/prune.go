@@ -37,10 +37,7 @@ func (s *scope) made() []inventory.Item {
 	for _, o := range s.run.Set().ByInstance(s.obj.UID) {
 		items = append(items, itemOf(o))
 	}
-	if !s.program.WriteStatus {
-		return items // a status of a foreign kind says nothing of ours
-	}
-	for _, i := range inventory.Items(statusOf(s.obj).Inventory) {
+	for _, i := range inventory.Items(s.was.Inventory) {
 		if !s.visible(i) {
 			items = append(items, i)
 		}

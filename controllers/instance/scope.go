@@ -33,7 +33,9 @@ type scope struct {
 	revision string
 	eval     *render.Evaluation
 	walk     *plan.Walk
-	// wasReady: the instance was ready when the pass began.
+	// was is our part of the status when the pass began; empty for a foreign kind whose status is not ours.
+	was v1alpha1.InstanceStatus
+	// wasReady: the instance was ready then.
 	wasReady bool
 	// last is how the pass before ended.
 	last engine.Report
@@ -68,15 +70,14 @@ func newScope(r *Reconciler, req engine.Request, obj *watch.Object, entry regist
 		resources: make([]v1alpha1.ResourceStatus, len(p.Nodes)),
 		desired:   map[inventory.Key]bool{},
 	}
-	was := v1alpha1.InstanceStatus{}
 	if p.WriteStatus {
-		was = statusOf(obj)
+		s.was = statusOf(obj)
 	}
 	s.listed = map[inventory.Key]bool{}
-	for _, i := range inventory.Items(was.Inventory) {
+	for _, i := range inventory.Items(s.was.Inventory) {
 		s.listed[i.Key] = true
 	}
-	for _, c := range was.Conditions {
+	for _, c := range s.was.Conditions {
 		s.wasReady = s.wasReady || c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue
 	}
 	for i, n := range p.Nodes {
@@ -135,22 +136,10 @@ func (s *scope) bindExternals(ctx context.Context) error {
 }
 
 func (s *scope) watched(ref render.ExternalRef) watch.External {
-	var fields [][]string
-	for _, r := range s.program.Refs() {
-		if r.Variable != ref.Name {
-			continue
-		}
-		path := r.Path
-		if ref.List && len(path) > 0 {
-			path = path[1:]
-		}
-		if len(path) == 0 {
-			fields = nil
-			break
-		}
-		fields = append(fields, path)
+	return watch.External{
+		Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.ObjectName, Labels: ref.Labels,
+		Fields: s.run.ExternalFields(s.program, ref.Name),
 	}
-	return watch.External{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.ObjectName, Labels: ref.Labels, Fields: fields}
 }
 
 // finalizer returns the finalizer that the definition puts on its instances.
@@ -197,7 +186,7 @@ func (s *scope) unserved(ctx context.Context) (reconcile.Result, error) {
 	}
 	message := fmt.Sprintf("definition %s does not serve namespace %s: its labels do not match namespaces.selector; what was made for the instance stays as it is",
 		s.program.Name, s.obj.Namespace)
-	wanted := s.wantedStatus(statusOf(s.obj), status.Summary{Stalled: true, Reason: v1alpha1.ReasonNamespaceNotServed, Message: message}, false, false)
+	wanted := s.wantedStatus(status.Summary{Stalled: true, Reason: v1alpha1.ReasonNamespaceNotServed, Message: message}, false, false)
 	updated, err := s.run.Writer().PatchStatus(ctx, s.obj, wanted)
 	s.wrote(updated)
 	return reconcile.Result{}, ignoreStale(err)

@@ -120,7 +120,6 @@ func (s *scope) worst() (problem, bool) {
 
 // write writes the status, events and the report. full: all phases ran, and resources and fields are known.
 func (s *scope) write(ctx context.Context, sum status.Summary, full bool) (reconcile.Result, error) {
-	was := statusOf(s.obj)
 	transient := slices.ContainsFunc(s.problems, func(p problem) bool { return p.transient })
 	report := engine.Report{UID: s.obj.UID, Ready: sum.Ready, Stalled: sum.Stalled, Reason: sum.Reason, Message: sum.Message}
 	for _, p := range s.problems {
@@ -130,7 +129,7 @@ func (s *scope) write(ctx context.Context, sum status.Summary, full bool) (recon
 		report.Failures = s.last.Failures + 1
 	}
 	if s.program.WriteStatus {
-		wanted := s.wantedStatus(was, sum, full, transient)
+		wanted := s.wantedStatus(sum, full, transient)
 		updated, err := s.run.Writer().PatchStatus(ctx, s.obj, wanted)
 		var stale *apply.StaleError
 		switch {
@@ -174,17 +173,17 @@ func (s *scope) firstTransient() string {
 }
 
 // wantedStatus is the status as it should be: ours, the author's fields, and whatever others have put there.
-func (s *scope) wantedStatus(was v1alpha1.InstanceStatus, sum status.Summary, full, transient bool) map[string]any {
+func (s *scope) wantedStatus(sum status.Summary, full, transient bool) map[string]any {
 	old, _ := s.obj.Content["status"].(map[string]any)
 	wanted := make(map[string]any, len(old)+6)
 	for k, v := range old {
 		wanted[k] = v
 	}
 	is := v1alpha1.InstanceStatus{
-		ObservedGeneration: s.obj.Generation, Revision: s.revision, Resources: was.Resources, Inventory: inventory.Entries(s.made()),
+		ObservedGeneration: s.obj.Generation, Revision: s.revision, Resources: s.was.Resources, Inventory: inventory.Entries(s.made()),
 	}
 	if transient {
-		is.ObservedGeneration = was.ObservedGeneration
+		is.ObservedGeneration = s.was.ObservedGeneration
 	}
 	if full {
 		is.Resources = s.resources
@@ -194,7 +193,7 @@ func (s *scope) wantedStatus(was v1alpha1.InstanceStatus, sum status.Summary, fu
 			delete(wanted, k)
 		}
 	}
-	is.Conditions = status.Conditions(was.Conditions, sum, s.conditions, s.obj.Generation, metav1.NewTime(s.run.Clock().Now()))
+	is.Conditions = status.Conditions(s.was.Conditions, sum, s.conditions, s.obj.Generation, metav1.NewTime(s.run.Clock().Now()))
 	ours := map[string]any{}
 	data, err := json.Marshal(is)
 	if err == nil {

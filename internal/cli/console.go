@@ -125,13 +125,13 @@ func actionColour(a engine.Action) string {
 	switch a {
 	case engine.ActionCreated, engine.ActionReady, engine.ActionServing:
 		return green
-	case engine.ActionFailed, engine.ActionBlocked:
+	case engine.ActionFailed:
 		return red
 	case engine.ActionRepaired, engine.ActionRecreated, engine.ActionWaiting:
 		return yellow
 	case engine.ActionUpdated, engine.ActionAdopted:
 		return blue
-	case engine.ActionDeleted, engine.ActionRetained, engine.ActionGone, engine.ActionSeen:
+	case engine.ActionDeleted, engine.ActionRetained, engine.ActionGone:
 	}
 	return bold
 }
@@ -146,12 +146,16 @@ func (c *console) remember(e engine.Event) {
 		c.served[e.Definition] = true
 	case engine.ActionGone:
 		delete(c.states, key)
-	case engine.ActionSeen, engine.ActionReady, engine.ActionWaiting, engine.ActionFailed:
+	case engine.ActionReady, engine.ActionWaiting, engine.ActionFailed:
 		if e.Instance.Name != "" {
 			c.states[key] = e
 		}
-	case engine.ActionBlocked, engine.ActionCreated, engine.ActionUpdated, engine.ActionRepaired, engine.ActionAdopted,
-		engine.ActionRecreated, engine.ActionDeleted, engine.ActionRetained:
+	case engine.ActionCreated, engine.ActionUpdated, engine.ActionRepaired, engine.ActionAdopted, engine.ActionRecreated:
+		if _, known := c.states[key]; !known { // it is being worked on, and will say how that ends
+			e.Action = engine.ActionWaiting
+			c.states[key] = e
+		}
+	case engine.ActionDeleted, engine.ActionRetained:
 	}
 }
 

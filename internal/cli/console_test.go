@@ -62,8 +62,8 @@ func TestSettled(t *testing.T) {
 	}{
 		{"nothing yet", nil, false, false},
 		{"serving, no instances", []engine.Event{serving}, true, false},
-		{"seen", []engine.Event{serving, instance("a", engine.ActionSeen)}, false, false},
-		{"ready", []engine.Event{serving, instance("a", engine.ActionSeen), instance("a", engine.ActionReady)}, true, false},
+		{"seen", []engine.Event{serving, instance("a", engine.ActionCreated)}, false, false},
+		{"ready", []engine.Event{serving, instance("a", engine.ActionCreated), instance("a", engine.ActionReady)}, true, false},
 		{"one waits", []engine.Event{serving, instance("a", engine.ActionReady), instance("b", engine.ActionWaiting)}, false, false},
 		{"one failed", []engine.Event{serving, instance("a", engine.ActionReady), instance("b", engine.ActionFailed)}, true, true},
 		{"gone", []engine.Event{serving, instance("a", engine.ActionWaiting), instance("a", engine.ActionGone)}, true, false},

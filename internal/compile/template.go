@@ -221,7 +221,7 @@ func (t *templater) unknownField(path, name string, s *schema.Schema) {
 		what = s.Name()
 	}
 	d := diag.Diagnostic{Message: fmt.Sprintf("%s has no field %q", what, name)}
-	if near := schema.DidYouMean(name, s.Fields()); near != "" {
+	if near, ok := diag.Nearest(name, s.Fields()); ok {
 		d.Hint = fmt.Sprintf("did you mean %q?", near)
 	} else {
 		d.Expected = "one of " + diag.OneOf(s.Fields(), 12)

@@ -17,14 +17,15 @@ func DidYouMean(word string, candidates []string) string {
 // Nearest returns the candidate that is nearest to word, if one is near enough to be meant.
 func Nearest(word string, candidates []string) (string, bool) {
 	lower := strings.ToLower(word)
-	limit := max(1, len(word)/3)
+	limit := len(word)/3 + 1 // a third of the letters may differ, and one more
 	best, bestDistance := "", limit+1
 	sorted := slices.Sorted(slices.Values(candidates))
 	for _, c := range sorted {
-		if c == word {
+		if c == word || c == "" {
 			continue
 		}
-		if d := distance(lower, strings.ToLower(c), bestDistance); d < bestDistance {
+		// At a distance of the whole word nothing is in common.
+		if d := distance(lower, strings.ToLower(c), bestDistance); d < bestDistance && d < max(len(word), len(c)) {
 			best, bestDistance = c, d
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/expr"
 	"github.com/libretto-dev/libretto/internal/observe"
 	"github.com/libretto-dev/libretto/internal/program"
 	"github.com/libretto-dev/libretto/internal/rbac"
@@ -187,19 +188,30 @@ func FieldsRead(p *program.Program, kind program.Kind) [][]string {
 		if n.Ready == nil {
 			fields = append(fields, observe.Fields(kind.Group, kind.Kind)...)
 		}
-		for _, ref := range p.Refs() {
-			if ref.Variable != n.Name {
-				continue
-			}
-			path := ref.Path
-			if !n.Single() && len(path) > 0 {
-				path = path[1:] // the item of the list
-			}
-			if len(path) == 0 {
-				return nil
-			}
-			fields = append(fields, path)
+		read := fieldsOf(p.Refs(), n.Name, !n.Single())
+		if read == nil {
+			return nil
 		}
+		fields = append(fields, read...)
+	}
+	return fields
+}
+
+// fieldsOf returns the paths that are read of the objects of a variable, each of them when it is a list; nil: anything.
+func fieldsOf(refs []expr.Ref, variable string, list bool) [][]string {
+	fields := [][]string{}
+	for _, ref := range refs {
+		if ref.Variable != variable {
+			continue
+		}
+		path := ref.Path
+		if list && len(path) > 0 {
+			path = path[1:] // the item of the list
+		}
+		if len(path) == 0 {
+			return nil
+		}
+		fields = append(fields, path)
 	}
 	return fields
 }

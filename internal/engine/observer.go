@@ -48,7 +48,6 @@ const (
 
 // What happens to an instance as a whole.
 const (
-	ActionSeen    Action = "seen" // worked on for the first time
 	ActionReady   Action = "ready"
 	ActionWaiting Action = "waiting" // Reconciling; Message says for what
 	ActionFailed  Action = "failed"  // Stalled; Message says what to do
@@ -58,5 +57,4 @@ const (
 // What happens to a definition as a whole.
 const (
 	ActionServing Action = "serving" // watches run
-	ActionBlocked Action = "blocked" // a missing right or kind; Message says which
 )

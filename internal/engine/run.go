@@ -57,9 +57,11 @@ type Run struct {
 
 type queue = workqueue.TypedRateLimitingInterface[Request]
 
+// rights is what follows from a Program alone.
 type rights struct {
 	program     *program.Program
 	permissions *rbac.Permissions
+	externals   map[string][][]string
 }
 
 func newRun(e *Engine, spec Spec) (*Run, error) {
@@ -203,13 +205,25 @@ func (r *Run) Clock() clock.WithTicker { return r.engine.opts.Clock }
 func (r *Run) User() string { return r.client.User }
 
 // Rights returns the rights that the Program needs, to name the Role that lacks one.
-func (r *Run) Rights(p *program.Program) *rbac.Permissions {
+func (r *Run) Rights(p *program.Program) *rbac.Permissions { return r.derived(p).permissions }
+
+// ExternalFields returns the paths that the Program reads of an external; nil: anything.
+func (r *Run) ExternalFields(p *program.Program, name string) [][]string {
+	return r.derived(p).externals[name]
+}
+
+// derived computes what follows from a Program, once.
+func (r *Run) derived(p *program.Program) *rights {
 	if c := r.rights.Load(); c != nil && c.program == p {
-		return c.permissions
+		return c
 	}
-	permissions := rbac.For(p)
-	r.rights.Store(&rights{program: p, permissions: permissions})
-	return permissions
+	d := &rights{program: p, permissions: rbac.For(p), externals: map[string][][]string{}}
+	for i := range p.Externals {
+		x := &p.Externals[i]
+		d.externals[x.Name] = fieldsOf(p.Refs(), x.Name, x.List)
+	}
+	r.rights.Store(d)
+	return d
 }
 
 // Tell tells the observer.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/libretto-dev/libretto/internal/diag"
 	"github.com/libretto-dev/libretto/internal/schema"
 )
 
@@ -211,7 +212,7 @@ func (a *assigner) object(from, to *schema.Schema) *Problem {
 // noField is the problem of a field that an object does not have.
 func noField(name string, of *schema.Schema) *Problem {
 	p := &Problem{Message: fmt.Sprintf("there is no field %s in %s", name, of.Describe())}
-	if similar := schema.DidYouMean(name, of.Fields()); similar != "" {
+	if similar, ok := diag.Nearest(name, of.Fields()); ok {
 		p.Hint = fmt.Sprintf("did you mean %s?", similar)
 	} else if fields := of.Fields(); len(fields) > 0 {
 		p.Hint = "it has " + enumerate(fields)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 
+	"github.com/libretto-dev/libretto/internal/diag"
 	"github.com/libretto-dev/libretto/internal/schema"
 )
 
@@ -93,7 +94,7 @@ func (e *Env) unknownName(tree *ast.AST, id int64, name string) *Problem {
 	variables := slices.Sorted(maps.Keys(e.vars))
 	if n := find(tree, id); n != nil && n.Kind() == ast.CallKind {
 		p := &Problem{Message: "there is no function " + name}
-		if similar := schema.DidYouMean(name, functionNames(e.names(), e.vars)); similar != "" {
+		if similar, ok := diag.Nearest(name, functionNames(e.names(), e.vars)); ok {
 			p.Hint = fmt.Sprintf("did you mean %s?", similar)
 		}
 		return p
@@ -101,7 +102,7 @@ func (e *Env) unknownName(tree *ast.AST, id int64, name string) *Problem {
 	short := strings.TrimPrefix(name, ".")
 	first, _, _ := strings.Cut(short, ".")
 	p := &Problem{Message: "there is no resource, external or variable named " + first}
-	if similar := schema.DidYouMean(first, variables); similar != "" {
+	if similar, ok := diag.Nearest(first, variables); ok {
 		p.Hint = fmt.Sprintf("did you mean %s?", similar)
 	} else if len(variables) > 0 {
 		p.Hint = "the names are " + enumerate(variables)

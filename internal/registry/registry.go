@@ -26,14 +26,12 @@ type Entry struct {
 type Registry struct {
 	entries atomic.Pointer[map[string]Entry]
 
-	mu          sync.Mutex // of writers
-	subscribers map[int]func(definition string)
-	next        int
+	mu sync.Mutex // of writers
 }
 
 // New returns an empty Registry.
 func New() *Registry {
-	r := &Registry{subscribers: map[int]func(string){}}
+	r := &Registry{}
 	r.entries.Store(&map[string]Entry{})
 	return r
 }
@@ -47,12 +45,9 @@ func (r *Registry) Get(definition string) (Entry, bool) {
 // Names returns the names of all definitions, sorted.
 func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(*r.entries.Load())) }
 
-// All returns all entries by the name of their definition. The map must not be changed.
-func (r *Registry) All() map[string]Entry { return *r.entries.Load() }
-
-// Set puts an entry in place and tells whether something changed. Subscribers are told when it did.
+// Set puts an entry in place and tells whether something changed.
 func (r *Registry) Set(definition string, e Entry) bool {
-	return r.change(definition, func(m map[string]Entry) bool {
+	return r.change(func(m map[string]Entry) bool {
 		if old, ok := m[definition]; ok && old == e {
 			return false
 		}
@@ -61,45 +56,22 @@ func (r *Registry) Set(definition string, e Entry) bool {
 	})
 }
 
-// Delete removes an entry and tells whether there was one. Subscribers are told when there was.
+// Delete removes an entry and tells whether there was one.
 func (r *Registry) Delete(definition string) bool {
-	return r.change(definition, func(m map[string]Entry) bool {
+	return r.change(func(m map[string]Entry) bool {
 		_, ok := m[definition]
 		delete(m, definition)
 		return ok
 	})
 }
 
-func (r *Registry) change(definition string, f func(map[string]Entry) bool) bool {
-	r.mu.Lock()
-	next := maps.Clone(*r.entries.Load())
-	changed := f(next)
-	var told []func(string)
-	if changed {
-		r.entries.Store(&next)
-		for _, k := range slices.Sorted(maps.Keys(r.subscribers)) {
-			told = append(told, r.subscribers[k])
-		}
-	}
-	r.mu.Unlock()
-	for _, f := range told {
-		f(definition)
-	}
-	return changed
-}
-
-// Subscribe has f called with the name of each definition whose entry changes from now on, after the change, and returns
-// what ends that. f is called on the goroutine of the one who changes and must not block; it may read the Registry. A call
-// may still be under way when cancel returns.
-func (r *Registry) Subscribe(f func(definition string)) (cancel func()) {
+func (r *Registry) change(f func(map[string]Entry) bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id := r.next
-	r.next++
-	r.subscribers[id] = f
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.subscribers, id)
+	next := maps.Clone(*r.entries.Load())
+	changed := f(next)
+	if changed {
+		r.entries.Store(&next)
 	}
+	return changed
 }

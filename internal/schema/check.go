@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/libretto-dev/libretto/internal/diag"
 )
 
 // Mismatch is a value that does not fit a schema, in words for its author.
@@ -101,7 +103,7 @@ func (s *Schema) checkEnum(value any) *Mismatch {
 	}
 	m := &Mismatch{Message: "the value is not one of those allowed", Expected: s.Describe(), Found: describeValue(value)}
 	if text, ok := value.(string); ok {
-		if similar := DidYouMean(text, names); similar != "" {
+		if similar, ok := diag.Nearest(text, names); ok {
 			m.Hint = fmt.Sprintf("did you mean %s?", similar)
 		}
 	}

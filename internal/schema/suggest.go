@@ -5,51 +5,9 @@ import (
 	"strings"
 
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/libretto-dev/libretto/internal/diag"
 )
-
-// DidYouMean returns the candidate that is closest to a word that was not found; empty if none is close.
-func DidYouMean(word string, candidates []string) string {
-	best, bestDistance := "", len(word)/3+2 // a third of the letters may differ, and one more
-	sorted := append([]string(nil), candidates...)
-	sort.Strings(sorted)
-	for _, candidate := range sorted {
-		if candidate == word || candidate == "" {
-			continue
-		}
-		d := distance(strings.ToLower(word), strings.ToLower(candidate))
-		if d >= max(len(word), len(candidate)) { // nothing in common
-			continue
-		}
-		if d < bestDistance {
-			best, bestDistance = candidate, d
-		}
-	}
-	return best
-}
-
-// distance is the number of letters to insert, delete, replace or swap with their neighbour to make b of a.
-func distance(a, b string) int {
-	var before []int
-	previous, current := make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range previous {
-		previous[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		current[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			current[j] = min(previous[j]+1, current[j-1]+1, previous[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				current[j] = min(current[j], before[j-2]+1)
-			}
-		}
-		before, previous, current = previous, current, make([]int, len(b)+1)
-	}
-	return previous[len(b)]
-}
 
 // SuggestKind returns the kind that an unknown one was probably meant to be: the same kind of another group or version, or
 // one with a similar name. ok is false if there is none, or the catalog is no Lister.
@@ -81,10 +39,10 @@ func SuggestKind(c Catalog, unknown runtimeschema.GroupVersionKind) (gvk runtime
 	if find(sameGroup) || find(sameKind) {
 		return gvk, ok
 	}
-	if name := DidYouMean(unknown.Kind, inGroupVersion); name != "" {
+	if name, ok := diag.Nearest(unknown.Kind, inGroupVersion); ok {
 		return unknown.GroupVersion().WithKind(name), true
 	}
-	if name := DidYouMean(unknown.Kind, names); name != "" {
+	if name, ok := diag.Nearest(unknown.Kind, names); ok {
 		find(func(k runtimeschema.GroupVersionKind) bool { return k.Kind == name })
 	}
 	return gvk, ok
