@@ -17,6 +17,17 @@ type InstanceStatus struct {
 	Resources []ResourceStatus `json:"resources,omitempty"`
 	// inventory lists the objects that the instance has made, in the order of creation.
 	Inventory []InventoryEntry `json:"inventory,omitempty"`
+	// operations holds what the triggers of operations remember.
+	Operations []OperationMemory `json:"operations,omitempty"`
+	// deletion is the run of a Delete operation in a namespace that is being deleted, where no operation object can be made.
+	Deletion []DeletionRun `json:"deletion,omitempty"`
+}
+
+// DeletionRun is a run without an operation object.
+type DeletionRun struct {
+	// Operation is the name of the operation.
+	Operation string             `json:"operation"`
+	Status    OperationRunStatus `json:"status"`
 }
 
 // ResourceStatus tells how one resource of the definition stands.

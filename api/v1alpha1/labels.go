@@ -46,6 +46,15 @@ const (
 	// off instances whose ServiceAccount has lost its rights.
 	LabelAggregateToCleanup = "libretto.dev/aggregate-to-cleanup"
 
+	// LabelRun is on what a step of an operation makes: the UID of the operation object. AnnotationAttempt is the ID of the attempt.
+	LabelRun          = "libretto.dev/run"
+	AnnotationAttempt = "libretto.dev/attempt"
+	// FinalizerRun is on operation objects that must not go before their steps have been done: runs of event: Delete, and those
+	// whose operation has onRemove.
+	FinalizerRun = "libretto.dev/run"
+	// LabelTarget is on operation objects: the UID of the instance.
+	LabelTarget = "libretto.dev/target"
+
 	// FinalizerInstance is on instances with children that the garbage collector does not reach.
 	FinalizerInstance = "libretto.dev/instance"
 	// FinalizerDefinition is on definitions, so that none goes before its instances.

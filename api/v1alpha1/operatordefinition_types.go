@@ -88,6 +88,17 @@ type OperatorDefinitionSpec struct {
 	// +kubebuilder:validation:MaxItems=100
 	Resources []Resource `json:"resources,omitempty"`
 
+	// operations are named procedures: what happens at create, update, delete, on a schedule, on a condition or on demand.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=50
+	Operations []Operation `json:"operations,omitempty"`
+
+	// operationKind names the kind of operation objects, one of which stands for one run.
+	// +optional
+	OperationKind *OperationKind `json:"operationKind,omitempty"`
+
 	// status says what the status of an instance shows beside what Libretto writes itself.
 	// +optional
 	Status *InstanceStatusSpec `json:"status,omitempty"`
@@ -200,7 +211,7 @@ type Expression string
 // +kubebuilder:validation:Pattern=`^[a-z][A-Za-z0-9]*$`
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=63
-// +kubebuilder:validation:XValidation:rule="!(self in ['self','schema','params','steps','old','trigger','item','random','hash','json','omit','true','false','null','in','as','break','const','continue','else','for','function','if','import','let','loop','package','namespace','return','var','void','while'])",message="the name is a word of the expression language or one that Libretto uses itself; choose another"
+// +kubebuilder:validation:XValidation:rule="!(self in ['self','schema','params','steps','old','trigger','run','result','object','item','random','hash','json','omit','true','false','null','in','as','break','const','continue','else','for','function','if','import','let','loop','package','namespace','return','var','void','while'])",message="the name is a word of the expression language or one that Libretto uses itself; choose another"
 type Name string
 
 // Variable is a named expression.

@@ -40,6 +40,10 @@ type Program struct {
 	StatusFields *Template
 	// Conditions are the author's conditions.
 	Conditions []Condition
+	// Operations, in order of the document.
+	Operations []*Operation
+	// OperationKind is the kind of operation objects; nil without operations.
+	OperationKind *OperationKinds
 	// PendingKinds are kinds that no catalog knew when the Program was compiled: nodes and expressions that use them are
 	// untyped, and the Program has to be compiled again when the kinds appear.
 	PendingKinds []runtimeschema.GroupVersionKind
