@@ -21,9 +21,6 @@ const (
 type Reconciler struct {
 	run     *engine.Run
 	breaker *breaker
-	// computing is held while expressions are computed: one worker of a definition computes at a time, so that a definition
-	// whose expressions are as expensive as they may be keeps one processor busy and not all.
-	computing sync.Mutex
 	// replacing are the objects that were deleted to be made anew.
 	replacing sync.Map // of circuitKey
 }

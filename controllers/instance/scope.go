@@ -88,14 +88,14 @@ func newScope(r *Reconciler, req engine.Request, obj *watch.Object, entry regist
 
 // matches tells whether the object is an instance: target.when.
 func (s *scope) matches() (bool, error) {
-	s.r.computing.Lock()
-	defer s.r.computing.Unlock()
+	s.run.Computing.Lock()
+	defer s.run.Computing.Unlock()
 	return s.eval.Matches()
 }
 
 func (s *scope) externals() ([]render.ExternalRef, error) {
-	s.r.computing.Lock()
-	defer s.r.computing.Unlock()
+	s.run.Computing.Lock()
+	defer s.run.Computing.Unlock()
 	return s.eval.Externals()
 }
 

@@ -45,8 +45,8 @@ func (s *scope) finish(ctx context.Context) (reconcile.Result, error) {
 
 // computeStatus computes the author's status fields and conditions.
 func (s *scope) computeStatus() {
-	s.r.computing.Lock()
-	defer s.r.computing.Unlock()
+	s.run.Computing.Lock()
+	defer s.run.Computing.Unlock()
 	fields, err := s.eval.StatusFields()
 	if err != nil {
 		s.problem(evaluationProblem("", err))

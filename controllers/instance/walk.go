@@ -43,8 +43,8 @@ func (s *scope) walkGraph(ctx context.Context) error {
 	results := make(chan finished, len(s.program.Nodes)) // so that nobody waits for ever if this goroutine panics
 	slots := make(chan struct{}, parallelWrites)
 	running := 0
-	s.r.computing.Lock()
-	defer s.r.computing.Unlock()
+	s.run.Computing.Lock()
+	defer s.run.Computing.Unlock()
 	for {
 		for n := s.walk.Next(); n != nil; n = s.walk.Next() {
 			objects, ok := s.render(n)
@@ -83,8 +83,8 @@ func (s *scope) walkGraph(ctx context.Context) error {
 
 // await waits for requests, and lets others compute meanwhile.
 func (s *scope) await(results <-chan finished) finished {
-	s.r.computing.Unlock()
-	defer s.r.computing.Lock()
+	s.run.Computing.Unlock()
+	defer s.run.Computing.Lock()
 	return <-results
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/libretto-dev/libretto/internal/registry"
 )
 
-// Request names an instance.
+// Request names an instance, or an operation object.
 type Request = types.NamespacedName
 
 // Options of an Engine.
@@ -29,6 +29,8 @@ type Options struct {
 	Registry *registry.Registry
 	// NewReconciler makes what works on the instances of a definition.
 	NewReconciler func(*Run) reconcile.TypedReconciler[Request]
+	// NewOperations makes what works on the operation objects of a definition; nil: operations are not run.
+	NewOperations func(*Run) reconcile.TypedReconciler[Request]
 	// Observer is told what is done; nil: nobody is.
 	Observer Observer
 	// Recorder writes Kubernetes events with Libretto's own identity; nil: none are written.
@@ -53,6 +55,14 @@ type Engine struct {
 
 	mu   sync.Mutex
 	runs map[string]*Run
+
+	beginOnce sync.Once
+	began     time.Time
+}
+
+// begin notes when work began: this replica was elected.
+func (e *Engine) begin() {
+	e.beginOnce.Do(func() { e.began = e.opts.Clock.Now() })
 }
 
 // New returns an Engine that runs nothing yet.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
@@ -9,6 +10,10 @@ import (
 
 // onEvent turns a change of an object into work on the instance that it belongs to.
 func (r *Run) onEvent(ev watch.Event) {
+	if ev.Role == watch.RoleOperation {
+		r.operationChanged(ev)
+		return
+	}
 	if ev.Own {
 		return
 	}
@@ -24,6 +29,7 @@ func (r *Run) onEvent(ev watch.Event) {
 			r.orphans.add(req, o.UID)
 		}
 		r.enqueue(priority, 0, req)
+		r.wakeOperations(req)
 		if ev.New == nil || ev.Old == nil {
 			r.changed()
 		}
@@ -34,6 +40,8 @@ func (r *Run) onEvent(ev watch.Event) {
 		}
 	case watch.RoleExternal:
 		r.enqueue(priority, 0, ev.Readers...)
+		r.wakeOperations(ev.Readers...)
+	case watch.RoleOperation:
 	}
 }
 
@@ -43,8 +51,14 @@ func (r *Run) enqueueOwner(child *watch.Object, priority int) {
 	if child == nil {
 		return
 	}
+	if run := child.Labels[v1alpha1.LabelRun]; run != "" {
+		r.wakeRun(types.UID(run))
+		return
+	}
 	if o := r.set.InstanceByUID(childOf(child)); o != nil {
-		r.enqueue(priority, 0, Request{Namespace: o.Namespace, Name: o.Name})
+		req := Request{Namespace: o.Namespace, Name: o.Name}
+		r.enqueue(priority, 0, req)
+		r.wakeOperations(req)
 		return
 	}
 	if req, ok := OwnerOf(child); ok {

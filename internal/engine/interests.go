@@ -59,7 +59,12 @@ func (r *Run) fitWatches() {
 		}
 		children = append(children, interest)
 	}
-	r.set.Ensure(instances, children)
+	var operations *watch.Interest
+	if p.OperationKind != nil {
+		kind := p.OperationKind.Kind
+		operations = &watch.Interest{Kind: kind, Namespaces: watchedNamespaces(permissions, kind)}
+	}
+	r.set.Ensure(instances, operations, children)
 }
 
 // lookUp finds the resource of a kind and fits the watches again. It is called by fitWatches.
@@ -141,6 +146,9 @@ func (r *Run) Kind(gvk runtimeschema.GroupVersionKind) (program.Kind, bool) {
 
 func programKinds(p *program.Program) map[runtimeschema.GroupVersionKind]program.Kind {
 	kinds := map[runtimeschema.GroupVersionKind]program.Kind{}
+	for _, k := range p.StepKinds() {
+		kinds[k.GroupVersionKind] = k
+	}
 	for _, n := range p.Nodes {
 		for _, k := range n.Kinds {
 			kinds[k.GroupVersionKind] = k

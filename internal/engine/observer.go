@@ -18,7 +18,9 @@ type Event struct {
 	Instance Ref
 	// Resource is the name of the resource in the definition; empty when the event is about the instance itself.
 	Resource string
-	Action   Action
+	// Operation and Run are the names of the operation and of its object, for what concerns a run; Step is its step.
+	Operation, Run, Step string
+	Action               Action
 	// Object is the child; zero when the event is about the instance itself.
 	Object Ref
 	// Message is one line for people: why, by whom, what to do. It holds no secret values.
@@ -52,6 +54,17 @@ const (
 	ActionWaiting Action = "waiting" // Reconciling; Message says for what
 	ActionFailed  Action = "failed"  // Stalled; Message says what to do
 	ActionGone    Action = "gone"    // deleted, with all that it stood for
+)
+
+// What happens to a run of an operation.
+const (
+	ActionStarted         Action = "started"
+	ActionStep            Action = "step"             // a step ended; Message says how, if not well
+	ActionSucceeded       Action = "succeeded"        // the run did
+	ActionOperationFailed Action = "operation failed" // the run did; Message says at which step, why, and what to do
+	ActionCancelled       Action = "cancelled"
+	ActionUnknown         Action = "unknown" // nobody knows whether a step had its effect
+	ActionLog             Action = "log"     // Message is the line of a log step
 )
 
 // What happens to a definition as a whole.

@@ -47,12 +47,19 @@ type Run struct {
 	orphans    orphans
 	quarantine quarantine
 
-	queue   atomic.Pointer[queue]
-	pending atomic.Bool // counts have changed, and the definition is going to be told
-	done    chan struct{}
-	cancel  context.CancelFunc
-	ctx     context.Context //nolint:containedctx // the life of the run, for timers
-	wg      sync.WaitGroup
+	// Computing is held while expressions are computed: one worker of a definition computes at a time, so that a definition
+	// whose expressions are as expensive as they may be keeps one processor busy and not all.
+	Computing sync.Mutex
+
+	queue atomic.Pointer[queue]
+	// runs is the queue of operation objects; it is made when the first Program with operations is put to work.
+	runs      atomic.Pointer[queue]
+	operating sync.Once
+	pending   atomic.Bool // counts have changed, and the definition is going to be told
+	done      chan struct{}
+	cancel    context.CancelFunc
+	ctx       context.Context //nolint:containedctx // the life of the run, for timers
+	wg        sync.WaitGroup
 }
 
 type queue = workqueue.TypedRateLimitingInterface[Request]
@@ -80,9 +87,13 @@ func newRun(e *Engine, spec Spec) (*Run, error) {
 		OnEvent: r.onEvent,
 		OnState: func(watch.Role, program.Kind, watch.State) {
 			r.enqueueAll(handler.LowPriority)
+			r.wakeAllRuns()
 			e.onChange(spec.Definition)
 		},
-		OnExternal: func(readers []types.NamespacedName) { r.enqueue(0, 0, readers...) },
+		OnExternal: func(readers []types.NamespacedName) {
+			r.enqueue(0, 0, readers...)
+			r.wakeOperations(readers...)
+		},
 	})
 	r.spec.Store(&spec)
 	return r, nil
@@ -91,8 +102,24 @@ func newRun(e *Engine, spec Spec) (*Run, error) {
 // start begins to watch, and to work as soon as this replica is elected and the watches have answered.
 func (r *Run) start() {
 	r.fitWatches()
-	ctrl, err := controller.NewTypedUnmanaged(r.Spec().Definition, controller.TypedOptions[Request]{
-		Reconciler:              &guarded{run: r, next: r.engine.opts.NewReconciler(r)},
+	r.work(r.Spec().Definition, r.engine.opts.NewReconciler(r), &r.queue, func() { r.enqueueAll(handler.LowPriority) })
+	r.operate()
+}
+
+// operate begins to work on operation objects, once there can be any.
+func (r *Run) operate() {
+	if r.engine.opts.NewOperations == nil || len(r.Spec().Program.Operations) == 0 {
+		return
+	}
+	r.operating.Do(func() {
+		r.work(r.Spec().Definition+" operations", r.engine.opts.NewOperations(r), &r.runs, r.wakeAllRuns)
+	})
+}
+
+// work starts a controller; first fills its queue.
+func (r *Run) work(name string, next reconcile.TypedReconciler[Request], q *atomic.Pointer[queue], first func()) {
+	ctrl, err := controller.NewTypedUnmanaged(name, controller.TypedOptions[Request]{
+		Reconciler:              &guarded{run: r, next: next},
 		MaxConcurrentReconciles: r.engine.opts.Workers,
 		SkipNameValidation:      ptr.To(true),
 		RecoverPanic:            ptr.To(true),
@@ -114,10 +141,11 @@ func (r *Run) start() {
 		case <-r.ctx.Done():
 			return
 		}
+		r.engine.begin()
 		r.awaitWatches()
-		if err := ctrl.Watch(source.TypedFunc[Request](func(_ context.Context, q queue) error {
-			r.queue.Store(&q)
-			r.enqueueAll(handler.LowPriority)
+		if err := ctrl.Watch(source.TypedFunc[Request](func(_ context.Context, made queue) error {
+			q.Store(&made)
+			first()
 			return nil
 		})); err != nil {
 			r.log.Error(err, "Cannot feed the controller")
@@ -151,6 +179,9 @@ func (r *Run) settled() bool {
 	if r.set.InstanceState().Phase == watch.PhasePending {
 		return false
 	}
+	if r.Spec().Program.OperationKind != nil && r.set.OperationState().Phase == watch.PhasePending {
+		return false
+	}
 	for _, s := range r.set.States() {
 		if s.Phase == watch.PhasePending {
 			return false
@@ -177,8 +208,10 @@ func (r *Run) update(spec Spec) {
 		r.quarantine.lift()
 	}
 	r.fitWatches()
+	r.operate()
 	if old.Program != spec.Program || old.Draining != spec.Draining {
 		r.enqueueAll(handler.LowPriority)
+		r.wakeAllRuns()
 	}
 }
 
@@ -200,6 +233,18 @@ func (r *Run) Fallback() *apply.Writer { return r.engine.fallback }
 
 // Clock of breakers and deadlines.
 func (r *Run) Clock() clock.WithTicker { return r.engine.opts.Clock }
+
+// Client acts with the identity of the definition.
+func (r *Run) Client() *identity.Client { return r.client }
+
+// Began is when this engine began to work.
+func (r *Run) Began() time.Time { return r.engine.began }
+
+// Context ends when the run is stopped.
+func (r *Run) Context() context.Context { return r.ctx }
+
+// Go runs a function in the background; stopping the run waits for it.
+func (r *Run) Go(f func()) { r.wg.Go(f) }
 
 // User is the name of the user who acts; empty: Libretto itself.
 func (r *Run) User() string { return r.client.User }
@@ -311,7 +356,10 @@ func (r *Run) enqueueAll(priority int) {
 }
 
 func (r *Run) enqueue(priority int, after time.Duration, requests ...Request) {
-	q := r.queue.Load()
+	add(r.queue.Load(), priority, after, requests...)
+}
+
+func add(q *queue, priority int, after time.Duration, requests ...Request) {
 	if q == nil || len(requests) == 0 {
 		return // the controller has not started: it begins with all instances
 	}

@@ -18,6 +18,9 @@ func (r *Run) state() State {
 		st.Total = len(r.set.Instances())
 	}
 	st.Watches = append(st.Watches, watchState(spec.Program.Instance.GroupVersionKind, spec.Program.Instance.GVR(), r.set.InstanceState()))
+	if k := spec.Program.OperationKind; k != nil {
+		st.Watches = append(st.Watches, watchState(k.Kind.GroupVersionKind, k.Kind.GVR(), r.set.OperationState()))
+	}
 	states := r.set.States()
 	for kind, s := range states {
 		st.Watches = append(st.Watches, watchState(kind.GroupVersionKind, kind.GVR(), s))

@@ -24,26 +24,30 @@ type collection struct {
 	emit      func(Event)
 	stopped   atomic.Bool
 
-	mu         sync.RWMutex
-	objects    map[types.NamespacedName]*Object
-	byInstance map[types.UID]map[types.NamespacedName]*Object
-	byUID      map[types.UID]*Object
-	own        map[types.NamespacedName]string
-	hidden     map[types.NamespacedName]types.UID
-	replaced   bool
+	// ownerOf tells whose an object is: the UID of the instance by its label, or, for an operation object, its target.
+	ownerOf func(*Object) string
+
+	mu       sync.RWMutex
+	objects  map[types.NamespacedName]*Object
+	byOwner  map[string]map[types.NamespacedName]*Object
+	byUID    map[types.UID]*Object
+	own      map[types.NamespacedName]string
+	hidden   map[types.NamespacedName]types.UID
+	replaced bool
 }
 
 var _ cache.TransformingStore = (*collection)(nil)
 
 func newCollection(p *projector, emit func(Event)) *collection {
 	return &collection{
-		projector:  p,
-		emit:       emit,
-		objects:    map[types.NamespacedName]*Object{},
-		byInstance: map[types.UID]map[types.NamespacedName]*Object{},
-		byUID:      map[types.UID]*Object{},
-		own:        map[types.NamespacedName]string{},
-		hidden:     map[types.NamespacedName]types.UID{},
+		projector: p,
+		emit:      emit,
+		ownerOf:   func(o *Object) string { return o.Labels[v1alpha1.LabelInstance] },
+		objects:   map[types.NamespacedName]*Object{},
+		byOwner:   map[string]map[types.NamespacedName]*Object{},
+		byUID:     map[types.UID]*Object{},
+		own:       map[types.NamespacedName]string{},
+		hidden:    map[types.NamespacedName]types.UID{},
 	}
 }
 
@@ -214,13 +218,13 @@ func (c *collection) withUID(uid types.UID) *Object {
 	return nil
 }
 
-// appendAll appends the objects of an instance, or all of them when uid is empty.
-func (c *collection) appendAll(out []*Object, uid types.UID) []*Object {
+// appendAll appends the objects of an owner, or all of them when it is empty.
+func (c *collection) appendAll(out []*Object, owner string) []*Object {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	objects := c.objects
-	if uid != "" {
-		objects = c.byInstance[uid]
+	if owner != "" {
+		objects = c.byOwner[owner]
 	}
 	for k, o := range objects {
 		if o = c.visible(k, o); o != nil {
@@ -235,11 +239,11 @@ func (c *collection) put(k types.NamespacedName, o *Object) {
 	c.unindex(k)
 	c.objects[k] = o
 	c.byUID[o.UID] = o
-	if uid := types.UID(o.Labels[v1alpha1.LabelInstance]); uid != "" {
-		objects := c.byInstance[uid]
+	if owner := c.ownerOf(o); owner != "" {
+		objects := c.byOwner[owner]
 		if objects == nil {
 			objects = make(map[types.NamespacedName]*Object, 1)
-			c.byInstance[uid] = objects
+			c.byOwner[owner] = objects
 		}
 		objects[k] = o
 	}
@@ -257,11 +261,11 @@ func (c *collection) unindex(k types.NamespacedName) {
 		return
 	}
 	delete(c.byUID, old.UID)
-	uid := types.UID(old.Labels[v1alpha1.LabelInstance])
-	if objects := c.byInstance[uid]; objects != nil {
+	owner := c.ownerOf(old)
+	if objects := c.byOwner[owner]; objects != nil {
 		delete(objects, k)
 		if len(objects) == 0 {
-			delete(c.byInstance, uid)
+			delete(c.byOwner, owner)
 		}
 	}
 }

@@ -23,6 +23,8 @@ const (
 	RoleInstance Role = iota
 	RoleChild
 	RoleExternal
+	// RoleOperation: operation objects.
+	RoleOperation
 )
 
 // Interest says what to watch of a kind.
@@ -90,11 +92,12 @@ type Set struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu        sync.RWMutex
-	stopped   bool
-	instances []*watcher
-	children  map[childKey]*watcher
-	externals map[string]*external
+	mu         sync.RWMutex
+	stopped    bool
+	instances  []*watcher
+	operations []*watcher
+	children   map[childKey]*watcher
+	externals  map[string]*external
 	// reads holds what each instance reads.
 	reads map[types.NamespacedName][]string
 }
@@ -121,15 +124,16 @@ func NewSet(opts Options) *Set {
 		reads: map[types.NamespacedName][]string{}}
 }
 
-// Ensure makes the Set watch exactly these kinds: instances (nil: none) and children. It starts and stops what is needed and
-// does not wait. A watch that keeps more than is asked for goes on.
-func (s *Set) Ensure(instances *Interest, children []Interest) {
+// Ensure makes the Set watch exactly these kinds: instances and operation objects (nil: none), and children. It starts and
+// stops what is needed and does not wait. A watch that keeps more than is asked for goes on.
+func (s *Set) Ensure(instances, operations *Interest, children []Interest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		return
 	}
-	s.ensureInstances(instances)
+	s.instances = s.ensure(RoleInstance, s.instances, instances)
+	s.operations = s.ensure(RoleOperation, s.operations, operations)
 	wanted := map[childKey]bool{}
 	for _, in := range children {
 		for _, namespace := range in.namespaces() {
@@ -153,25 +157,27 @@ func (s *Set) Ensure(instances *Interest, children []Interest) {
 	}
 }
 
-func (s *Set) ensureInstances(in *Interest) {
-	old := s.instances
-	s.instances = nil
+// ensure fits the watches of a role to an interest and returns them.
+func (s *Set) ensure(role Role, old []*watcher, in *Interest) []*watcher {
+	var fit []*watcher
+	old = slices.Clone(old)
 	if in != nil {
 		for _, namespace := range in.namespaces() {
 			t := target{kind: in.Kind, namespace: namespace, selector: in.Selector}
 			p := newProjector(in.Kind, in.Fields)
 			i := slices.IndexFunc(old, func(w *watcher) bool { return w.target == t && w.projector.fields.covers(p.fields) })
 			if i >= 0 {
-				s.instances = append(s.instances, old[i])
+				fit = append(fit, old[i])
 				old = slices.Delete(old, i, i+1)
 				continue
 			}
-			s.instances = append(s.instances, s.watch(RoleInstance, t, p))
+			fit = append(fit, s.watch(role, t, p))
 		}
 	}
 	for _, w := range old {
 		w.stop()
 	}
+	return fit
 }
 
 // namespaces to watch; the empty one stands for all.
@@ -188,6 +194,9 @@ func (s *Set) watch(role Role, t target, p *projector) *watcher {
 		e.Role = role
 		s.opts.OnEvent(e)
 	})
+	if role == RoleOperation {
+		c.ownerOf = func(o *Object) string { return o.Namespace + "/" + TargetOf(o) }
+	}
 	w := newWatcher(s.opts.Client, t, c, func(state State) { s.opts.OnState(role, t.kind, state) })
 	s.launch(w)
 	return w
@@ -222,6 +231,71 @@ func (s *Set) InstanceState() State {
 	return out
 }
 
+// OperationState returns how the watch of the operation objects stands: the worst of its namespaces.
+func (s *Set) OperationState() State {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out State
+	for _, w := range s.operations {
+		out = worse(out, w.currentState())
+	}
+	return out
+}
+
+// TargetOf returns the name of the instance that an operation object is for.
+func TargetOf(o *Object) string {
+	spec, _ := o.Content["spec"].(map[string]any)
+	target, _ := spec["target"].(string)
+	return target
+}
+
+// Operation returns an operation object; nil: not known.
+func (s *Set) Operation(namespace, name string) *Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, w := range s.operations {
+		if o := w.get(types.NamespacedName{Namespace: namespace, Name: name}); o != nil {
+			return o
+		}
+	}
+	return nil
+}
+
+// OperationByUID returns an operation object; nil: not known.
+func (s *Set) OperationByUID(uid types.UID) *Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, w := range s.operations {
+		if o := w.withUID(uid); o != nil {
+			return o
+		}
+	}
+	return nil
+}
+
+// OperationsOf returns the operation objects for an instance of that name, sorted by name.
+func (s *Set) OperationsOf(instance types.NamespacedName) []*Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []*Object
+	for _, w := range s.operations {
+		out = w.appendAll(out, instance.Namespace+"/"+instance.Name)
+	}
+	sortObjects(out)
+	return out
+}
+
+// Operations returns all operation objects, in no particular order.
+func (s *Set) Operations() []*Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []*Object
+	for _, w := range s.operations {
+		out = w.appendAll(out, "")
+	}
+	return out
+}
+
 // States returns the states of all kinds of children that are watched.
 func (s *Set) States() map[program.Kind]State {
 	s.mu.RLock()
@@ -248,6 +322,11 @@ func (s *Set) Retry() {
 func (s *Set) watchers() iter.Seq[*watcher] {
 	return func(yield func(*watcher) bool) {
 		for _, w := range s.instances {
+			if !yield(w) {
+				return
+			}
+		}
+		for _, w := range s.operations {
 			if !yield(w) {
 				return
 			}
@@ -288,7 +367,7 @@ func (s *Set) ByInstance(uid types.UID) []*Object {
 	defer s.mu.RUnlock()
 	var out []*Object
 	for _, w := range s.children {
-		out = w.appendAll(out, uid)
+		out = w.appendAll(out, string(uid))
 	}
 	sortObjects(out)
 	return out
@@ -364,8 +443,12 @@ func (s *Set) Forget(role Role, kind program.Kind, namespace, name string, uid t
 
 // find returns the watcher that an object belongs to. The lock must be held.
 func (s *Set) find(role Role, kind program.Kind, namespace string) *watcher {
-	if role == RoleInstance {
-		for _, w := range s.instances {
+	if role == RoleInstance || role == RoleOperation {
+		list := s.instances
+		if role == RoleOperation {
+			list = s.operations
+		}
+		for _, w := range list {
 			if w.kind.GroupVersionKind == kind.GroupVersionKind && (w.namespace == "" || w.namespace == namespace) {
 				return w
 			}

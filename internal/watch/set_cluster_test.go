@@ -121,7 +121,7 @@ func TestSet(t *testing.T) {
 	f := newFixture(t)
 	f.apply(f.child("a", "i1"))
 	set := f.set(f.admin)
-	set.Ensure(nil, []watch.Interest{f.interest(configMaps)})
+	set.Ensure(nil, nil, []watch.Interest{f.interest(configMaps)})
 	testkit.Eventually(t, timeout, "synced", phase(func() watch.State { return set.State(configMaps) }, watch.PhaseSynced))
 	a := set.Get(configMaps, f.namespace, "a")
 	if a == nil || a.Owned.Raw() == "" || a.Content["data"] == nil {
@@ -205,7 +205,7 @@ func TestForbiddenWatchRecovers(t *testing.T) {
 		return i
 	}
 	set := f.set(f.client(sa))
-	set.Ensure(nil, []watch.Interest{in(configMaps), in(secrets)})
+	set.Ensure(nil, nil, []watch.Interest{in(configMaps), in(secrets)})
 	testkit.Eventually(t, timeout, "ConfigMaps are watched", phase(func() watch.State { return set.State(configMaps) }, watch.PhaseSynced))
 	testkit.Eventually(t, timeout, "Secrets are forbidden", phase(func() watch.State { return set.State(secrets) }, watch.PhaseForbidden))
 	var forbidden *watch.ForbiddenError
@@ -228,7 +228,7 @@ func TestMissingKindAppears(t *testing.T) {
 	group := testkit.Group(t)
 	things := program.Kind{GroupVersionKind: runtimeschema.GroupVersionKind{Group: group, Version: "v1", Kind: "Thing"}, Resource: "things", Namespaced: true}
 	set := f.set(f.admin)
-	set.Ensure(nil, []watch.Interest{f.interest(things)})
+	set.Ensure(nil, nil, []watch.Interest{f.interest(things)})
 	testkit.Eventually(t, timeout, "not found", phase(func() watch.State { return set.State(things) }, watch.PhaseNotFound))
 	crds := f.admin.Dynamic.Resource(runtimeschema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	crd := testkit.Objects(t, fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.%[1]s},
@@ -290,7 +290,7 @@ func TestStop(t *testing.T) {
 	for round := range 3 {
 		set := watch.NewSet(watch.Options{Client: f.admin.Dynamic})
 		instances := watch.Interest{Kind: configMaps, Namespaces: []string{f.namespace}}
-		set.Ensure(&instances, []watch.Interest{f.interest(configMaps), f.interest(secrets), f.interest(missing), f.interest(pending)})
+		set.Ensure(&instances, nil, []watch.Interest{f.interest(configMaps), f.interest(secrets), f.interest(missing), f.interest(pending)})
 		set.WatchExternals(types.NamespacedName{Name: "r"}, []watch.External{{Kind: secrets, Namespace: f.namespace, Name: "x"}})
 		if round > 0 { // not at once: stop while it starts, too
 			testkit.Eventually(t, timeout, "synced", phase(func() watch.State { return set.State(configMaps) }, watch.PhaseSynced))
