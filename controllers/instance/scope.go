@@ -112,7 +112,7 @@ func (s *scope) bindExternals(ctx context.Context) error {
 	wanted := make([]watch.External, 0, len(refs))
 	for _, ref := range refs {
 		if ref.List || ref.ObjectName != "" {
-			wanted = append(wanted, s.watched(ref))
+			wanted = append(wanted, s.run.Watched(s.program, ref))
 		}
 	}
 	s.run.Set().WatchExternals(s.req, wanted)
@@ -121,7 +121,7 @@ func (s *scope) bindExternals(ctx context.Context) error {
 			s.eval.BindExternal(ref.Name, nil)
 			continue
 		}
-		objects, state := s.run.Set().External(s.watched(ref))
+		objects, state := s.run.Set().External(s.run.Watched(s.program, ref))
 		if !state.HasSynced {
 			s.watchProblem("external "+ref.Name, ref.Kind, state)
 			continue
@@ -133,13 +133,6 @@ func (s *scope) bindExternals(ctx context.Context) error {
 		s.eval.BindExternal(ref.Name, values)
 	}
 	return nil
-}
-
-func (s *scope) watched(ref render.ExternalRef) watch.External {
-	return watch.External{
-		Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.ObjectName, Labels: ref.Labels,
-		Fields: s.run.ExternalFields(s.program, ref.Name),
-	}
 }
 
 // finalizer returns the finalizer that the definition puts on its instances.

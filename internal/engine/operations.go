@@ -1,12 +1,17 @@
 package engine
 
 import (
+	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/program"
+	"github.com/libretto-dev/libretto/internal/render"
 	"github.com/libretto-dev/libretto/internal/watch"
 )
 
@@ -104,3 +109,58 @@ func (r *Run) wakeAllRuns() {
 func (r *Run) EnqueueRun(req Request, priority int, after time.Duration) {
 	add(r.runs.Load(), priority, after, req)
 }
+
+// Evaluate returns an evaluation for an instance to which all is bound that is known of its externals and resources. It must be
+// called, and what it returns be used, with Computing held. A nil instance has no fields.
+func (r *Run) Evaluate(p *program.Program, instance *watch.Object) *render.Evaluation {
+	if instance == nil {
+		return render.New(p, map[string]any{})
+	}
+	e := render.New(p, instance.Unstructured().Object)
+	if len(p.Externals) > 0 {
+		refs, _ := e.Externals() // one that cannot be told is an error to what reads it
+		for _, ref := range refs {
+			r.bindExternal(e, p, ref)
+		}
+	}
+	e.Observe(func(kind program.Kind, namespace, name string) *unstructured.Unstructured {
+		if o := r.set.Get(kind, namespace, name); o != nil && o.Labels[v1alpha1.LabelInstance] == string(instance.UID) {
+			return o.Unstructured()
+		}
+		return nil
+	})
+	return e
+}
+
+func (r *Run) bindExternal(e *render.Evaluation, p *program.Program, ref render.ExternalRef) {
+	if !ref.List && ref.ObjectName == "" {
+		e.BindExternal(ref.Name, nil)
+		return
+	}
+	objects, state := r.set.External(r.Watched(p, ref))
+	if !state.HasSynced {
+		e.AwaitExternal(ref.Name)
+		return
+	}
+	values := make([]map[string]any, len(objects))
+	for i, o := range objects {
+		values[i] = o.Unstructured().Object
+	}
+	e.BindExternal(ref.Name, values)
+}
+
+// Watched is what to watch of an external.
+func (r *Run) Watched(p *program.Program, ref render.ExternalRef) watch.External {
+	return watch.External{
+		Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.ObjectName, Labels: ref.Labels, Fields: r.ExternalFields(p, ref.Name),
+	}
+}
+
+// Panicked notes a panic that did not reach the controller.
+func (r *Run) Panicked(p any) {
+	r.log.Error(fmt.Errorf("panic: %v", p), "A step panicked", "stack", stack())
+	panicked(r.Spec().Definition)
+}
+
+// Log is the logger of the definition.
+func (r *Run) Log() logr.Logger { return r.log }

@@ -43,7 +43,8 @@ type Outcome int
 
 // How an attempt went.
 const (
-	// Waiting: it has begun something that is not done yet; it is to be looked at again.
+	// Waiting: it has begun something that is not done yet; it is to be looked at again. Decide keeps its Ref and message, and puts
+	// it into Start with Resume each time; whoever starts it keeps the time (Result.Again), so Decide sets no Wake for it.
 	Waiting Outcome = iota
 	Succeeded
 	// Failed: another attempt may succeed.
@@ -119,8 +120,10 @@ type Decision struct {
 	Changed bool
 	// Start are the attempts to begin, or to look at again, once Status is persisted.
 	Start []Start
-	// Stop are the attempts whose work is to be stopped; they are Active.
-	Stop []string
+	// Stop are the attempts whose work is to be stopped: they were ended here without having come to their end by themselves
+	// (cancelled, out of time). Only Step, Action, Attempt, Item and Vars are set. An attempt of which this process knows nothing
+	// (Absent) is among them too: a Job that another process began has to be stopped all the same.
+	Stop []Start
 	// Wake is when to decide again; zero: when something changes.
 	Wake time.Time
 	// Removed: the steps of onRemove are done (or there are none): the run may go.

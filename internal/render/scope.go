@@ -77,6 +77,12 @@ func (e *Evaluation) Observe(get func(kind program.Kind, namespace, name string)
 	}
 }
 
+// AwaitExternal notes that nobody knows yet whether an external is there: reading it is a PendingError.
+func (e *Evaluation) AwaitExternal(name string) {
+	e.variablesDone = false
+	e.vars[name] = &expr.PendingError{Variable: name}
+}
+
 // Items computes the list of a forEach.
 func (s *Scope) Items(f *program.ForEach, most int) ([]any, error) {
 	value, err := s.Value(f.In)
