@@ -65,35 +65,33 @@ func writtenNamespaces(spec *v1alpha1.Resource) []string {
 }
 
 // escalation adds what Kubernetes asks of somebody who makes Roles and bindings: to hold the rights himself, or the verbs
-// escalate and bind.
-func (b *builder) escalation(n *program.Node, spec *v1alpha1.Resource) {
-	for _, w := range objectsOf(spec) {
-		if !strings.HasPrefix(w.APIVersion, rbacv1.GroupName+"/") {
-			continue
-		}
-		switch w.Kind {
-		case "Role", "ClusterRole":
-			b.granted(n, w)
-		case "RoleBinding", "ClusterRoleBinding":
-			b.bound(n, w)
-		}
+// escalate and bind. who is the resource or the step that makes the object.
+func (b *builder) escalation(who string, w written) {
+	if !strings.HasPrefix(w.APIVersion, rbacv1.GroupName+"/") {
+		return
+	}
+	switch w.Kind {
+	case "Role", "ClusterRole":
+		b.granted(who, w)
+	case "RoleBinding", "ClusterRoleBinding":
+		b.bound(who, w)
 	}
 }
 
-func (b *builder) granted(n *program.Node, w written) {
+func (b *builder) granted(who string, w written) {
 	var rules []rbacv1.PolicyRule
 	if len(w.Rules) == 0 {
 		return
 	}
 	if json.Unmarshal(w.Rules, &rules) != nil || strings.Contains(string(w.Rules), "${") {
-		b.note("resource " + n.Name + " makes a " + w.Kind + " whose rules are expressions: the ServiceAccount must hold every right in it, or the verb escalate on " + strings.ToLower(w.Kind) + "s")
+		b.note(who + " makes a " + w.Kind + " whose rules are expressions: the ServiceAccount must hold every right in it, or the verb escalate on " + strings.ToLower(w.Kind) + "s")
 		return
 	}
 	where := []string{""}
 	if w.Kind == "Role" {
 		where = b.at(program.Kind{Namespaced: true}, w.Metadata.Namespace)
 	}
-	why := "granted by resource " + n.Name + ": nobody may grant more than he holds"
+	why := "granted by " + who + ": nobody may grant more than he holds"
 	for _, r := range rules {
 		for _, g := range r.APIGroups {
 			for _, res := range r.Resources {
@@ -101,17 +99,17 @@ func (b *builder) granted(n *program.Node, w written) {
 			}
 		}
 		if len(r.NonResourceURLs) > 0 {
-			b.note("resource " + n.Name + " grants rights on the URLs " + strings.Join(r.NonResourceURLs, ", ") + ": the ServiceAccount must hold them, or the verb escalate on clusterroles")
+			b.note(who + " grants rights on the URLs " + strings.Join(r.NonResourceURLs, ", ") + ": the ServiceAccount must hold them, or the verb escalate on clusterroles")
 		}
 	}
 }
 
-func (b *builder) bound(n *program.Node, w written) {
+func (b *builder) bound(who string, w written) {
 	if w.RoleRef.Name == "" {
 		return
 	}
 	if strings.Contains(w.RoleRef.Name, "${") {
-		b.note("resource " + n.Name + " binds a " + w.RoleRef.Kind + " whose name is an expression: the ServiceAccount must hold every right in it, or the verb bind on " + strings.ToLower(w.RoleRef.Kind) + "s")
+		b.note(who + " binds a " + w.RoleRef.Kind + " whose name is an expression: the ServiceAccount must hold every right in it, or the verb bind on " + strings.ToLower(w.RoleRef.Kind) + "s")
 		return
 	}
 	where := []string{""}
@@ -120,6 +118,6 @@ func (b *builder) bound(n *program.Node, w written) {
 	}
 	b.add(where, right{
 		group: rbacv1.GroupName, resource: strings.ToLower(w.RoleRef.Kind) + "s", names: []string{w.RoleRef.Name}, verbs: []string{"bind"},
-		why: "resource " + n.Name + " binds it: this lets it hand out every right in " + w.RoleRef.Name,
+		why: who + " binds it: this lets it hand out every right in " + w.RoleRef.Name,
 	})
 }

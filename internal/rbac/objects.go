@@ -22,7 +22,7 @@ func (p *Permissions) Objects() []runtime.Object {
 		role, binding := p.role(s)
 		out = append(out, role, binding)
 	}
-	if p.Cleanup != nil {
+	if len(p.Cleanup) > 0 {
 		out = append(out, p.cleanup())
 	}
 	return out
@@ -34,7 +34,7 @@ func (p *Permissions) cleanup() *rbacv1.ClusterRole {
 	meta.Labels[v1alpha1.LabelAggregateToCleanup] = "true"
 	return &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
-		ObjectMeta: meta, Rules: []rbacv1.PolicyRule{*p.Cleanup},
+		ObjectMeta: meta, Rules: policyRules(p.Cleanup),
 	}
 }
 
@@ -53,11 +53,16 @@ func (p *Permissions) meta(namespace, name string) metav1.ObjectMeta {
 	}
 }
 
-func (p *Permissions) role(s Scope) (role, binding runtime.Object) {
-	rules := make([]rbacv1.PolicyRule, 0, len(s.Rules))
-	for _, r := range s.Rules {
-		rules = append(rules, r.PolicyRule)
+func policyRules(rules []Rule) []rbacv1.PolicyRule {
+	out := make([]rbacv1.PolicyRule, 0, len(rules))
+	for i := range rules {
+		out = append(out, rules[i].PolicyRule)
 	}
+	return out
+}
+
+func (p *Permissions) role(s Scope) (role, binding runtime.Object) {
+	rules := policyRules(s.Rules)
 	meta := p.meta(s.Namespace, Name(p.Definition))
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: p.ServiceAccount.Namespace, Name: p.ServiceAccount.Name}}
 	api := rbacv1.SchemeGroupVersion.String()
@@ -94,9 +99,7 @@ func (p *Permissions) YAML() ([]byte, error) {
 		text := string(data)
 		switch role, _ := o.(*rbacv1.ClusterRole); {
 		case role != nil && role.Labels[v1alpha1.LabelAggregateToCleanup] != "":
-			text = commented(text, []Rule{{PolicyRule: *p.Cleanup, Why: []string{
-				"for Libretto itself: to let go of an instance that is being deleted when the ServiceAccount has lost its rights before it",
-			}}})
+			text = commented(text, p.Cleanup)
 		case isRole(o):
 			text = commented(text, scopes[0].Rules)
 			scopes = scopes[1:]

@@ -18,9 +18,9 @@ type Permissions struct {
 	ServiceAccount v1alpha1.ServiceAccountReference
 	// Scopes holds the rules: cluster-wide ones first, then those of single namespaces, by name. A scope is never empty.
 	Scopes []Scope
-	// Cleanup is the right that Libretto itself needs to let go of an instance that is being deleted when the ServiceAccount has
-	// lost its rights before it; nil where instances are not held.
-	Cleanup *rbacv1.PolicyRule
+	// Cleanup are the rights that Libretto itself needs to let go of an instance, or of an operation object, that is being deleted
+	// when the ServiceAccount has lost its rights before it; none where neither is held.
+	Cleanup []Rule
 	// Notes say what the rules cannot tell, one sentence each.
 	Notes []string
 }
@@ -34,7 +34,7 @@ type Scope struct {
 // Rule is a rule of a Role, with the reasons for it.
 type Rule struct {
 	rbacv1.PolicyRule
-	// Why names what needs the rule: the instances, resources, externals.
+	// Why names what needs the rule: the instances, resources, externals, operations and their steps.
 	Why []string
 }
 
@@ -54,16 +54,27 @@ func For(p *program.Program) *Permissions {
 	for _, n := range p.Nodes {
 		b.node(n)
 	}
+	b.operations()
 	out := &Permissions{Definition: p.Name, Scopes: b.scopes(), Notes: b.notes}
 	if p.NeedsFinalizer() {
-		out.Cleanup = &rbacv1.PolicyRule{
-			APIGroups: []string{p.Instance.Group}, Resources: []string{b.resource(p.Instance)}, Verbs: []string{"get", "patch"},
-		}
+		out.Cleanup = append(out.Cleanup, b.cleanup(p.Instance,
+			"for Libretto itself: to let go of an instance that is being deleted when the ServiceAccount has lost its rights before it"))
+	}
+	if p.OperationKind != nil && holdsRuns(p) {
+		out.Cleanup = append(out.Cleanup, b.cleanup(p.OperationKind.Kind,
+			"for Libretto itself: to let go of an operation that is being deleted when the ServiceAccount has lost its rights before it"))
 	}
 	if sa := p.Definition.ServiceAccount; sa != nil {
 		out.ServiceAccount = *sa
 	}
 	return out
+}
+
+func (b *builder) cleanup(k program.Kind, why string) Rule {
+	return Rule{
+		PolicyRule: rbacv1.PolicyRule{APIGroups: []string{k.Group}, Resources: []string{b.resource(k)}, Verbs: []string{"get", "patch"}},
+		Why:        []string{why},
+	}
 }
 
 // builder collects rules.
@@ -136,7 +147,7 @@ func (b *builder) instances() {
 	where := b.served(k)
 	resource := b.resource(k)
 	b.add(where, right{group: k.Group, resource: resource, verbs: []string{"get", "list", "watch"}, why: "the instances"})
-	if p.HoldFinalizer && len(p.Nodes) > 0 {
+	if p.HoldFinalizer && (len(p.Nodes) > 0 || p.HasDelete()) {
 		b.add(where, right{group: k.Group, resource: resource, verbs: []string{"patch"}, why: "the instances"})
 	}
 	if p.CRD != nil && p.Definition.WhenInstancesExist == v1alpha1.DefinitionDeletionDelete {
@@ -207,7 +218,9 @@ func (b *builder) node(n *program.Node) {
 		}
 		b.add(where, right{group: k.Group, resource: b.resource(k), verbs: verbs, why: "resource " + n.Name})
 	}
-	b.escalation(n, spec)
+	for _, w := range objectsOf(spec) {
+		b.escalation("resource "+n.Name, w)
+	}
 }
 
 // resource returns the plural of a kind; that of a pending kind is a guess, and a note says so.
