@@ -37,6 +37,9 @@ const (
 	// AnnotationManagedKinds is on the CustomResourceDefinition of a definition that comes from a file, which has no status:
 	// the kinds of which it may have made objects, as KIND.VERSION.GROUP, with commas.
 	AnnotationManagedKinds = "libretto.dev/managed-kinds"
+	// AnnotationOperationsOf is on the CustomResourceDefinition of operation objects: the resource of their instances, as
+	// PLURAL.GROUP.
+	AnnotationOperationsOf = "libretto.dev/operations-of"
 
 	// AnnotationForceDelete: "true" on an instance that is being deleted lets it go at once. What it has made and the garbage
 	// collector does not reach is left behind; an event names it.

@@ -42,6 +42,13 @@ type Request struct {
 	HasObjects func(context.Context) (bool, error)
 	// Annotations are put on it beside Libretto's own.
 	Annotations map[string]string
+	// KeepVersions keeps versions in which objects are stored and that Want does not have, with the schema that Want stores:
+	// the API server lets none of them go.
+	KeepVersions bool
+	// Instead says what to do instead of a breaking change; empty: to add a version.
+	Instead string
+	// DryRun asks for the answer alone: nothing is written.
+	DryRun bool
 }
 
 // Result is what Apply found and did.
@@ -63,6 +70,8 @@ func (e *ConflictError) Error() string { return e.Message }
 type BreakingError struct {
 	Name    string
 	Changes []Change
+	// Instead says what to do instead; empty: to add a version.
+	Instead string
 }
 
 func (e *BreakingError) Error() string {
@@ -75,8 +84,12 @@ func (e *BreakingError) Error() string {
 		}
 		lines = append(lines, c.String())
 	}
-	return fmt.Sprintf("objects of %s are stored that may not stand the new schema: %s; add a new version instead, or annotate the definition with %s: \"true\"",
-		e.Name, strings.Join(lines, "; "), v1alpha1.AnnotationAllowBreaking)
+	instead := e.Instead
+	if instead == "" {
+		instead = "add a new version instead"
+	}
+	return fmt.Sprintf("objects of %s are stored that may not stand the new schema: %s; %s, or annotate the definition with %s: \"true\"",
+		e.Name, strings.Join(lines, "; "), instead, v1alpha1.AnnotationAllowBreaking)
 }
 
 // Apply writes the CustomResourceDefinition when it differs. Errors: *ConflictError, *BreakingError, or the API server's.
@@ -88,13 +101,20 @@ func (w *Writer) Apply(ctx context.Context, req Request) (*Result, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("cannot read CustomResourceDefinition %s: %w", name, err)
 	}
+	if req.KeepVersions && live != nil {
+		req.Want = withStored(req.Want, live)
+	}
 	desired, err := desiredObject(req)
 	if err != nil {
 		return nil, err
 	}
+	var opts []client.ApplyOption
+	if req.DryRun {
+		opts = append(opts, client.DryRunAll)
+	}
 	if live == nil {
 		// Without force: one that somebody else makes right now is a conflict, and is looked at by the next try.
-		out, err := w.apply(ctx, desired)
+		out, err := w.apply(ctx, desired, opts...)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +132,7 @@ func (w *Writer) Apply(ctx context.Context, req Request) (*Result, error) {
 		breaking = Breaking(live, req.Want) // otherwise somebody else has changed it, and it is changed back
 	}
 	if len(breaking) > 0 && !req.AllowBreaking && stored(ctx, req.HasObjects) {
-		return nil, &BreakingError{Name: name, Changes: breaking}
+		return nil, &BreakingError{Name: name, Changes: breaking, Instead: req.Instead}
 	}
 	desired.SetUID(live.UID)
 	desired.SetResourceVersion(live.ResourceVersion)
@@ -121,11 +141,39 @@ func (w *Writer) Apply(ctx context.Context, req Request) (*Result, error) {
 		a[v1alpha1.AnnotationAdopted] = "true"
 		desired.SetAnnotations(a)
 	}
-	out, err := w.apply(ctx, desired, client.ForceOwnership)
+	out, err := w.apply(ctx, desired, append(opts, client.ForceOwnership)...)
 	if err != nil {
 		return nil, err
 	}
 	return &Result{Live: out, Written: out.ResourceVersion != live.ResourceVersion, Adopted: adopt, Breaking: breaking}, nil
+}
+
+// withStored adds to what is wanted the versions in which objects are stored.
+func withStored(want, live *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	version := func(of *apiextensionsv1.CustomResourceDefinition, is func(*apiextensionsv1.CustomResourceDefinitionVersion) bool) *apiextensionsv1.CustomResourceDefinitionVersion {
+		for i := range of.Spec.Versions {
+			if is(&of.Spec.Versions[i]) {
+				return &of.Spec.Versions[i]
+			}
+		}
+		return nil
+	}
+	storage := version(want, func(v *apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
+	out := want
+	for _, name := range live.Status.StoredVersions {
+		named := func(v *apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name }
+		was := version(live, named)
+		if was == nil || storage == nil || version(want, named) != nil {
+			continue
+		}
+		if out == want {
+			out = want.DeepCopy()
+		}
+		kept := storage.DeepCopy()
+		kept.Name, kept.Storage, kept.Served = name, false, was.Served
+		out.Spec.Versions = append(out.Spec.Versions, *kept)
+	}
+	return out
 }
 
 func stored(ctx context.Context, has func(context.Context) (bool, error)) bool {
@@ -187,7 +235,7 @@ func (w *Writer) Release(ctx context.Context, name, definition string) error {
 		"labels":          map[string]any{v1alpha1.LabelDefinition: nil},
 		"annotations": map[string]any{
 			v1alpha1.AnnotationDefinition: nil, v1alpha1.AnnotationDesired: nil, v1alpha1.AnnotationManagedKinds: nil,
-			v1alpha1.AnnotationAdopt: definition,
+			v1alpha1.AnnotationOperationsOf: nil, v1alpha1.AnnotationAdopt: definition,
 		},
 	}}
 	data, err := json.Marshal(patch)
@@ -235,6 +283,15 @@ func (w *Writer) Annotations(ctx context.Context, name, definition string) (map[
 	return live.Annotations, nil
 }
 
+// Owned lists the CustomResourceDefinitions of a definition.
+func (w *Writer) Owned(ctx context.Context, definition string) ([]apiextensionsv1.CustomResourceDefinition, error) {
+	list := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := w.Reader.List(ctx, list, client.MatchingLabels{v1alpha1.LabelDefinition: v1alpha1.DefinitionID(definition)}); err != nil {
+		return nil, fmt.Errorf("cannot list CustomResourceDefinitions: %w", err)
+	}
+	return list.Items, nil
+}
+
 // owned reads the CustomResourceDefinition; nil when it is not there or not the definition's.
 func (w *Writer) owned(ctx context.Context, name, definition string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	live := &apiextensionsv1.CustomResourceDefinition{}
@@ -258,7 +315,11 @@ func Established(live *apiextensionsv1.CustomResourceDefinition) (ok bool, messa
 		case c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue:
 			ok = true
 		case c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse:
-			return false, fmt.Sprintf("the API server does not take the names of the kind: %s; choose others in spec.crd.names", c.Message)
+			where := "spec.crd.names"
+			if live.Annotations[v1alpha1.AnnotationOperationsOf] != "" {
+				where = "spec.operationKind"
+			}
+			return false, fmt.Sprintf("the API server does not take the names of the kind: %s; choose others in %s", c.Message, where)
 		case c.Type == apiextensionsv1.Terminating && c.Status == apiextensionsv1.ConditionTrue:
 			return false, "the CustomResourceDefinition is being deleted; it is made anew when it is gone"
 		}
