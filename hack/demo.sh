@@ -131,9 +131,30 @@ run kubectl -n "$ns" get platform,database,website
 run kubectl -n "$ns" delete platform acme --wait=false
 deleted_in_order website/acme-web database/acme-db platform/acme
 
+# --- operations -----------------------------------------------------------------------------------------------------------
+
+title "11. What happens at create, update and delete (examples/hello)"
+say "A HelloOperator stands for no resources. It has three operations; each says that it was called."
+install examples/hello/definition.yaml helloopperators.terry.com
+run kubectl -n "$ns" apply -f examples/hello/instance.yaml
+expect 20 "at create: an event with the object in it" contains '"name":"my-helloworld"' event_messages Created
+run kubectl -n "$ns" patch helloop my-helloworld --type=merge -p '{"spec":{"greeting":"hi"}}'
+expect 20 "at update: an event with what is and what was" contains '{"greeting":"hi"}, which was {}' event_messages Updated
+run kubectl -n "$ns" get events --field-selector involvedObject.kind=HelloOperator -o custom-columns=REASON:.reason,MESSAGE:.message
+say "Each run is an object. Anybody with the right to create one can start an operation; the API server checks it:"
+refuse "wave" kubectl -n "$ns" apply -f - <<'YAML'
+{"apiVersion": "terry.com/v1", "kind": "HelloOperatorOperation", "metadata": {"name": "by-hand"}, "spec": {"target": "my-helloworld", "operation": "wave"}}
+YAML
+run libretto operation start helloop/my-helloworld created --namespace "$ns" --wait
+run kubectl -n "$ns" get hellooperatoroperations
+say "At delete the object stays until its operation has run:"
+run kubectl -n "$ns" delete helloop my-helloworld --timeout=30s
+expect 10 "at delete: an event" contains "is going" event_messages Deleted
+expect 40 "the runs have gone with it" same "" kubectl -n "$ns" get hellooperatoroperations -o name
+
 # --- the end --------------------------------------------------------------------------------------------------------------
 
-title "11. A document goes only after its objects"
+title "12. A document goes only after its objects"
 run kubectl delete opdef alices.k106.com --wait=false
 expect 15 "it stays, and says why" contains InstancesExist kubectl get opdef alices.k106.com -o 'jsonpath={.status.conditions[*].reason}'
 run kubectl -n "$ns" delete alice --all --wait=false

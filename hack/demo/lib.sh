@@ -78,6 +78,7 @@ condition() {
 same() { local want=$1 got; shift; got=$("$@") && echo "$got" && [ "$got" = "$want" ]; }
 differs() { local old=$1 got; shift; got=$("$@") && echo "${got:0:200}" && [ "$got" != "$old" ]; }
 contains() { local want=$1 got; shift; got=$("$@") && echo "$got" && [[ $got == *"$want"* ]]; }
+event_messages() { kubectl -n "$ns" get events --field-selector reason="$1" -o 'jsonpath={range .items[*]}{.message}{.note}{"\n"}{end}'; }
 exist() { local in=$1; shift; kubectl -n "$in" get "$@"; }
 absent() { ! kubectl get "$@"; }
 gone() { local in=$1 left; shift; left=$(kubectl -n "$in" get "$@" --ignore-not-found -o name) && echo "$left" && [ -z "$left" ]; }
@@ -187,7 +188,7 @@ claim_cluster() {
   for name in "$ns" libretto-system; do
     ! kubectl get namespace "$name" >/dev/null 2>&1 || die "this cluster has a namespace $name already; the demo makes and removes one of that name"
   done
-  for name in alice-system team-namespace-system webapp-system guestbook-system platform-system; do
+  for name in alice-system team-namespace-system webapp-system guestbook-system platform-system hello-system; do
     kubectl get namespace "$name" >/dev/null 2>&1 || namespaces+=("$name")
   done
   claimed=1

@@ -68,9 +68,9 @@ func libretto(t *testing.T, args ...string) string {
 // cluster is the cluster under test with `libretto run` at work on an example's definitions.
 type cluster struct {
 	*testkit.Client
+	*engine
 	clientset *kubernetes.Clientset
 	namespace string
-	log       *syncBuffer
 }
 
 // run starts `libretto run` on the example, in which the definitions act as the administrator, and ends it with the test.
@@ -86,35 +86,85 @@ func run(t *testing.T, example string) *cluster {
 func runWithoutPods(t *testing.T, example string) *cluster {
 	t.Helper()
 	cfg := testkit.Config(t)
-	c := &cluster{Client: testkit.NewClient(t, cfg), namespace: testkit.Namespace(t, cfg), log: &syncBuffer{}}
+	c := &cluster{Client: testkit.NewClient(t, cfg), namespace: testkit.Namespace(t, cfg)}
 	var err error
 	if c.clientset, err = kubernetes.NewForConfig(cfg); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary(t), "run", filepath.Join("../../examples", example, "definition.yaml"), "--kubeconfig", testkit.Kubeconfig(t))
-	cmd.Stdout, cmd.Stderr = c.log, c.log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	c.engine = &engine{
+		args: []string{"run", filepath.Join("../../examples", example, "definition.yaml"), "--kubeconfig", testkit.Kubeconfig(t)},
+		log:  &syncBuffer{},
 	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
+	c.start(t)
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGINT)
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Errorf("libretto run ended with %v after an interrupt", err)
-			}
-		case <-time.After(30 * time.Second):
-			t.Errorf("libretto run did not end within 30s of an interrupt")
-			_ = cmd.Process.Kill()
-			<-done
-		}
+		c.interrupt(t)
 		if t.Failed() {
 			t.Logf("what libretto run printed:\n%s", c.log)
 		}
 	})
 	return c
+}
+
+// runOnNode is run in a cluster with a node, on which pods run by themselves. Without one the test is skipped.
+func runOnNode(t *testing.T, example string) *cluster {
+	t.Helper()
+	if os.Getenv("LIBRETTO_TEST_NODE") == "" {
+		t.Skip("the cluster has no node: `make test-node` starts one that has, and runs this test")
+	}
+	return runWithoutPods(t, example)
+}
+
+// engine is a `libretto run` that can be killed and started again.
+type engine struct {
+	args []string
+	log  *syncBuffer
+	cmd  *exec.Cmd
+	done chan error
+}
+
+func (e *engine) start(t *testing.T) {
+	t.Helper()
+	e.cmd = exec.Command(binary(t), e.args...)
+	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
+	if err := e.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmd, done := e.cmd, make(chan error, 1)
+	e.done = done
+	go func() { done <- cmd.Wait() }()
+}
+
+// kill ends it as a machine that loses its power would.
+func (e *engine) kill(t *testing.T) {
+	t.Helper()
+	if err := e.cmd.Process.Kill(); err != nil {
+		t.Fatalf("cannot kill libretto run: %v", err)
+	}
+	<-e.done
+	_, _ = e.log.Write([]byte("--- killed ---\n"))
+}
+
+// restart kills it and starts it again.
+func (e *engine) restart(t *testing.T) {
+	t.Helper()
+	e.kill(t)
+	e.start(t)
+}
+
+// interrupt ends it as Ctrl-C does.
+func (e *engine) interrupt(t *testing.T) {
+	t.Helper()
+	_ = e.cmd.Process.Signal(syscall.SIGINT)
+	select {
+	case err := <-e.done:
+		if err != nil {
+			t.Errorf("libretto run ended with %v after an interrupt", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Errorf("libretto run did not end within 30s of an interrupt")
+		_ = e.cmd.Process.Kill()
+		<-e.done
+	}
 }
 
 // create applies YAML once its kinds are served.
