@@ -40,8 +40,10 @@ func (c *Compiler) catalog(ctx context.Context, definition string) schema.Catalo
 	catalogs := []schema.Catalog{schema.Embedded()}
 	var declared []*apiextensionsv1.CustomResourceDefinition
 	for _, name := range c.Registry.Names() {
-		if e, ok := c.Registry.Get(name); ok && name != definition && e.Program.CRD != nil {
-			declared = append(declared, e.Program.CRD)
+		if e, ok := c.Registry.Get(name); ok && name != definition {
+			for _, d := range declarations(e.Program) {
+				declared = append(declared, d.crd)
+			}
 		}
 	}
 	if len(declared) > 0 {

@@ -204,7 +204,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, r.addFinalizer(ctx, s)
 	}
 	for _, phase := range []func(context.Context, *scope) error{
-		r.compile, r.customResourceDefinition, r.fallBack, r.revision, r.managedKinds, r.access, r.serve,
+		r.compile, r.customResourceDefinitions, r.fallBack, r.revision, r.managedKinds, r.access, r.serve, r.formerOperations,
 	} {
 		if err := phase(ctx, s); err != nil || s.done {
 			return ctrl.Result{}, err

@@ -22,7 +22,9 @@ import (
 
 // Files puts definitions to work that come from files: there is no OperatorDefinition in the cluster, hence no status, no
 // revision and no finalizer. It is a Runnable of a manager. The kinds of which objects may exist are kept in an annotation of
-// the CustomResourceDefinition; a target has none, and what an earlier state of its file made of other kinds is not found.
+// the CustomResourceDefinition; a target without operations has none, and what an earlier state of its file made of other kinds
+// is not found. CustomResourceDefinitions stay, also that of operations when the file has none any more; a change of the
+// operations is let through whatever objects of them there are.
 type Files struct {
 	// Definitions are worked on in this order.
 	Definitions []*v1alpha1.OperatorDefinition
@@ -149,19 +151,29 @@ func (f *Files) step(ctx context.Context, s *fileState) time.Duration {
 	return wait
 }
 
-// put applies the CustomResourceDefinition and starts the work.
+// put applies the CustomResourceDefinitions and starts the work.
 func (f *Files) put(ctx context.Context, s *fileState) (time.Duration, error) {
 	kinds := programKinds(s.program)
-	if s.program.CRD != nil {
-		result, all, err := f.applyCRD(ctx, s, kinds)
+	waits := ""
+	for i, d := range declarations(s.program) {
+		req := d.request(s.def.Name, d.operations || s.def.Annotations[v1alpha1.AnnotationAllowBreaking] == "true")
+		if i == 0 {
+			var err error
+			if kinds, err = f.remember(ctx, &req, kinds); err != nil {
+				return 0, err
+			}
+		}
+		result, err := f.applyCRD(ctx, s, req)
 		if err != nil {
 			return 0, err
 		}
 		if ok, message := crd.Established(result.Live); !ok {
-			f.report(s, message)
-			return fileSoon, nil
+			waits = message
 		}
-		kinds = all
+	}
+	if waits != "" {
+		f.report(s, waits)
+		return fileSoon, nil
 	}
 	revision := RevisionName(s.def.Name, &s.def.Spec)
 	f.Registry.Set(s.def.Name, registry.Entry{Program: s.program, Revision: revision})
@@ -171,14 +183,15 @@ func (f *Files) put(ctx context.Context, s *fileState) (time.Duration, error) {
 	return 0, err
 }
 
-func (f *Files) applyCRD(ctx context.Context, s *fileState, kinds []runtimeschema.GroupVersionKind) (*crd.Result, []runtimeschema.GroupVersionKind, error) {
+// remember adds the kinds that were written down on the CustomResourceDefinition, and lets them all be written down there.
+func (f *Files) remember(ctx context.Context, req *crd.Request, kinds []runtimeschema.GroupVersionKind) ([]runtimeschema.GroupVersionKind, error) {
 	all := map[runtimeschema.GroupVersionKind]bool{}
 	for _, k := range kinds {
 		all[k] = true
 	}
-	annotations, err := f.CRDs.Annotations(ctx, s.program.CRD.Name, s.def.Name)
+	annotations, err := f.CRDs.Annotations(ctx, req.Want.Name, req.Definition)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, text := range strings.Split(annotations[v1alpha1.AnnotationManagedKinds], ",") {
 		if gvk, _ := runtimeschema.ParseKindArg(text); gvk != nil {
@@ -190,23 +203,27 @@ func (f *Files) applyCRD(ctx context.Context, s *fileState, kinds []runtimeschem
 	for i, k := range sorted {
 		names[i] = k.Kind + "." + k.Version + "." + k.Group
 	}
-	result, err := f.CRDs.Apply(ctx, crd.Request{
-		Want: s.program.CRD, Definition: s.def.Name,
-		AllowBreaking: s.def.Annotations[v1alpha1.AnnotationAllowBreaking] == "true",
-		Annotations:   map[string]string{v1alpha1.AnnotationManagedKinds: strings.Join(names, ",")},
-	})
+	if req.Annotations == nil {
+		req.Annotations = map[string]string{}
+	}
+	req.Annotations[v1alpha1.AnnotationManagedKinds] = strings.Join(names, ",")
+	return sorted, nil
+}
+
+func (f *Files) applyCRD(ctx context.Context, s *fileState, req crd.Request) (*crd.Result, error) {
+	result, err := f.CRDs.Apply(ctx, req)
 	var conflict *crd.ConflictError
 	switch {
 	case err == nil:
 		if result.Written {
 			f.Metrics.crdWritten(s.def.Name)
-			ctrl.LoggerFrom(ctx).Info("Applied the CustomResourceDefinition", "crd", s.program.CRD.Name)
+			ctrl.LoggerFrom(ctx).Info("Applied the CustomResourceDefinition", "crd", req.Want.Name)
 		}
-		return result, sorted, nil
+		return result, nil
 	case errors.As(err, &conflict), apierrors.IsInvalid(err):
-		return nil, nil, err
+		return nil, err
 	}
-	return nil, nil, fmt.Errorf("cannot declare %s: %w", s.program.Instance.Kind, err)
+	return nil, fmt.Errorf("cannot declare %s: %w", req.Want.Spec.Names.Kind, err)
 }
 
 // describe says how the work stands in one line.

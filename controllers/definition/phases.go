@@ -8,13 +8,9 @@ import (
 	"strings"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/internal/crd"
@@ -81,27 +77,21 @@ func (r *Reconciler) reject(ctx context.Context, s *scope, reason, message strin
 	return nil
 }
 
-// crdMemory is what is known of a CustomResourceDefinition: it need not be read while its resource version is the same.
-type crdMemory struct {
-	want        *apiextensionsv1.CustomResourceDefinition
-	allow       bool
-	seen        string // the resource version
-	established bool
-	message     string
-}
-
-// customResourceDefinition is a phase: it applies the CustomResourceDefinition of the candidate, if it may.
-func (r *Reconciler) customResourceDefinition(ctx context.Context, s *scope) error {
+// customResourceDefinitions is a phase: it applies the CustomResourceDefinitions of the candidate, if it may.
+func (r *Reconciler) customResourceDefinitions(ctx context.Context, s *scope) error {
 	if s.candidate == nil {
 		return nil
 	}
-	err := r.applyCRD(ctx, s, s.candidate)
+	err := r.applyCRDs(ctx, s, s.candidate)
 	var conflict *crd.ConflictError
 	var breaking *crd.BreakingError
 	switch {
 	case errors.As(err, &conflict):
 		return r.reject(ctx, s, v1alpha1.ReasonCRDConflict, conflict.Message)
 	case errors.As(err, &breaking):
+		if breakingOperations(err, s.candidate) {
+			s.again(retryRights)
+		}
 		return r.reject(ctx, s, v1alpha1.ReasonBreakingChange, breaking.Error())
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err):
 		if apierrors.IsForbidden(err) {
@@ -112,7 +102,7 @@ func (r *Reconciler) customResourceDefinition(ctx context.Context, s *scope) err
 	return err
 }
 
-// fallBack is a phase: where the candidate is not accepted, it keeps the CustomResourceDefinition of the last revision.
+// fallBack is a phase: where the candidate is not accepted, it keeps the CustomResourceDefinitions of the last revision.
 func (r *Reconciler) fallBack(ctx context.Context, s *scope) error {
 	if s.candidate != nil {
 		return nil
@@ -125,7 +115,7 @@ func (r *Reconciler) fallBack(ctx context.Context, s *scope) error {
 		s.done = true
 		return nil
 	}
-	if err := r.applyCRD(ctx, s, s.work.Program); err != nil {
+	if err := r.applyCRDs(ctx, s, s.work.Program); err != nil {
 		var conflict *crd.ConflictError
 		var breaking *crd.BreakingError
 		if errors.As(err, &conflict) || errors.As(err, &breaking) {
@@ -135,72 +125,6 @@ func (r *Reconciler) fallBack(ctx context.Context, s *scope) error {
 		return err
 	}
 	return nil
-}
-
-// applyCRD applies the CustomResourceDefinition of a Program, and learns whether the API server serves the kind.
-func (r *Reconciler) applyCRD(ctx context.Context, s *scope, p *program.Program) error {
-	if p.CRD == nil {
-		s.established = true
-		return nil
-	}
-	m := &s.memory.crd
-	allow := s.def.Annotations[v1alpha1.AnnotationAllowBreaking] == "true"
-	have := &metav1.PartialObjectMetadata{}
-	have.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: p.CRD.Name}, have); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("cannot read CustomResourceDefinition: %w", err)
-	}
-	if m.want != p.CRD || m.allow != allow || have.ResourceVersion == "" || m.seen != have.ResourceVersion {
-		result, err := r.CRDs.Apply(ctx, crd.Request{
-			Want: p.CRD, Definition: s.def.Name, AllowBreaking: allow,
-			HasObjects: func(ctx context.Context) (bool, error) { return r.hasObjects(ctx, s, p) },
-		})
-		if err != nil {
-			return err
-		}
-		was := m.established
-		*m = crdMemory{want: p.CRD, allow: allow, seen: result.Live.ResourceVersion}
-		m.established, m.message = crd.Established(result.Live)
-		if m.established && !was {
-			r.Engine.Retry()
-		}
-		if result.Written {
-			r.Metrics.crdWritten(s.def.Name)
-			ctrl.LoggerFrom(ctx).Info("Applied the CustomResourceDefinition", "crd", p.CRD.Name)
-		}
-		if result.Adopted {
-			s.event(false, "CRDAdopted", "took over CustomResourceDefinition "+p.CRD.Name)
-		}
-		if result.Written && len(result.Breaking) > 0 {
-			s.event(true, v1alpha1.ReasonBreakingChange, truncate("let through: "+(&crd.BreakingError{Name: p.CRD.Name, Changes: result.Breaking}).Error(), shortMessage))
-		}
-	}
-	s.established = m.established
-	if !m.established {
-		s.wait(v1alpha1.ConditionServed, v1alpha1.ReasonCRDNotEstablished, m.message)
-	}
-	return nil
-}
-
-// hasObjects tells whether an object of the declared kind is stored.
-func (r *Reconciler) hasObjects(ctx context.Context, s *scope, p *program.Program) (bool, error) {
-	last, err := r.lastAccepted(ctx, s, false)
-	if err != nil {
-		return true, err
-	}
-	sa := p.Definition.ServiceAccount
-	if last.Program != nil {
-		sa = last.Program.Definition.ServiceAccount
-	}
-	dyn, _, err := r.Clients(sa)
-	if err != nil {
-		return true, err
-	}
-	list, err := dyn.Resource(p.Instance.GVR()).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return true, err
-	}
-	return len(list.Items) > 0, nil
 }
 
 // managedKinds is a phase: it writes down the kinds of which objects may be made before any is made. When that changes the
@@ -294,13 +218,16 @@ func managedKinds(status *v1alpha1.OperatorDefinitionStatus) []runtimeschema.Gro
 	return out
 }
 
-// programKinds lists the kinds that a Program makes objects of.
+// programKinds lists the kinds that a Program makes objects of, by its resources or by the steps of its operations.
 func programKinds(p *program.Program) []runtimeschema.GroupVersionKind {
 	all := map[runtimeschema.GroupVersionKind]bool{}
 	for _, n := range p.Nodes {
 		for _, k := range n.Kinds {
 			all[k.GroupVersionKind] = true
 		}
+	}
+	for _, k := range p.StepKinds() {
+		all[k.GroupVersionKind] = true
 	}
 	return sortedKinds(all)
 }

@@ -33,7 +33,7 @@ type scope struct {
 	candidate *program.Program
 	// work is the revision at work: the candidate, or the last one that was accepted. Its Program is nil when there is none.
 	work registry.Entry
-	// established tells whether the API server serves the declared kind; always true for a target.
+	// established tells whether the API server serves the kinds that the definition declares.
 	established bool
 	// missing are rights that the ServiceAccount lacks.
 	missing []rbac.Request
@@ -96,13 +96,15 @@ func (s *scope) serviceAccount() *v1alpha1.ServiceAccountReference {
 }
 
 // memory is what is kept of a definition between reconciles. It is used by the one worker that has the definition, but for
-// stale, groups and crdName.
+// stale, groups and crdNames.
 type memory struct {
 	uid string
 	// newest is the compiled newest generation, accepted the compiled revision that status.revision names.
 	newest, accepted compiled
-	// crd is what is known of the CustomResourceDefinition.
-	crd crdMemory
+	// crds is what is known of the CustomResourceDefinitions, by name.
+	crds map[string]*crdMemory
+	// former is what is known of kinds of operation objects that the definition has no more.
+	former formerMemory
 	// rights is what is known of the ServiceAccount.
 	rights rightsMemory
 	// counted is when the counts of instances were last written.
@@ -119,8 +121,8 @@ type memory struct {
 	stale bool
 	// groups are the API groups of kinds that the Programs use.
 	groups map[string]bool
-	// crdName is the name of the CustomResourceDefinition that the definition wants.
-	crdName string
+	// crdNames are the names of the CustomResourceDefinitions that the definition wants.
+	crdNames map[string]bool
 }
 
 // compiled is a document and what became of it.
@@ -141,7 +143,7 @@ func (m *memory) takeStale() bool {
 
 // uses notes what a Program depends on outside of the definition.
 func (m *memory) uses(ps ...*program.Program) {
-	groups, crdName := map[string]bool{}, ""
+	groups, crdNames := map[string]bool{}, map[string]bool{}
 	for _, p := range ps {
 		if p == nil {
 			continue
@@ -157,15 +159,36 @@ func (m *memory) uses(ps ...*program.Program) {
 		for i := range p.Externals {
 			groups[p.Externals[i].Kind.Group] = true
 		}
-		if p.CRD != nil {
-			crdName = p.CRD.Name
-		} else {
+		p.VisitActions(func(_ *program.Operation, _ *program.Step, a *program.Action) {
+			for _, k := range namedKinds(a) {
+				groups[k.Group] = true
+			}
+		})
+		for _, d := range declarations(p) {
+			crdNames[d.crd.Name] = true
+		}
+		if p.CRD == nil {
 			groups[p.Instance.Group] = true
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.groups, m.crdName = groups, crdName
+	m.groups, m.crdNames = groups, crdNames
+}
+
+// namedKinds are the kinds that an action names.
+func namedKinds(a *program.Action) []program.Kind {
+	switch {
+	case a.Apply != nil:
+		return []program.Kind{a.Apply.Kind}
+	case a.Patch != nil && a.Patch.Object.Node == nil:
+		return []program.Kind{a.Patch.Object.Kind}
+	case a.Delete != nil && a.Delete.Object.Node == nil:
+		return []program.Kind{a.Delete.Object.Kind}
+	case a.Wait != nil && a.Wait.Object != nil && a.Wait.Object.Node == nil:
+		return []program.Kind{a.Wait.Object.Kind}
+	}
+	return nil
 }
 
 // memories holds the memory of each definition. It is safe for concurrent use; its zero value is empty.
@@ -219,7 +242,7 @@ func (ms *memories) waitingFor(crdName string) map[string]bool {
 	out := map[string]bool{}
 	for name, m := range ms.all() {
 		m.mu.Lock()
-		if m.crdName == crdName {
+		if m.crdNames[crdName] {
 			out[name] = true
 		}
 		m.mu.Unlock()
