@@ -185,3 +185,60 @@ func annotate(t *testing.T, c client.Client, name, key, value string) {
 		t.Fatal(err)
 	}
 }
+
+func TestWriterKeepsVersionsThatAreStored(t *testing.T) {
+	c := newCluster(t)
+	first := c.want(t, testkit.Group(t), `{type: object, properties: {a: {type: string}}}`)
+	if _, err := c.apply(t, crd.Request{Want: first, Definition: "one", KeepVersions: true}); err != nil {
+		t.Fatal(err)
+	}
+	second := first.DeepCopy()
+	second.Spec.Versions[0].Name = "v2"
+	second.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["b"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+	var got *crd.Result
+	testkit.Eventually(t, 10*time.Second, "the API server has noted the stored version", func() error {
+		var err error
+		got, err = c.apply(t, crd.Request{Want: second, Definition: "one", KeepVersions: true})
+		if err == nil && len(got.Live.Spec.Versions) != 2 {
+			err = errors.New("it has not")
+		}
+		return err
+	})
+	kept := got.Live.Spec.Versions[1]
+	if kept.Name != "v1" || kept.Storage || !kept.Served || len(kept.Schema.OpenAPIV3Schema.Properties) != 2 {
+		t.Errorf("the version that was kept: %+v", kept)
+	}
+	again, err := c.apply(t, crd.Request{Want: second, Definition: "one", KeepVersions: true})
+	if err != nil || again.Written {
+		t.Errorf("written again: %v, %v", again, err)
+	}
+	if len(second.Spec.Versions) != 1 {
+		t.Error("what was wanted has been changed")
+	}
+}
+
+func TestWriterDryRunWritesNothing(t *testing.T) {
+	c := newCluster(t)
+	want := c.want(t, testkit.Group(t), `{type: object, properties: {a: {type: string}}}`)
+	absent := func() error {
+		return c.Get(t.Context(), client.ObjectKey{Name: want.Name}, &apiextensionsv1.CustomResourceDefinition{})
+	}
+	if _, err := c.apply(t, crd.Request{Want: want, Definition: "one", DryRun: true}); err != nil || !apierrors.IsNotFound(absent()) {
+		t.Errorf("a dry run: %v; then %v", err, absent())
+	}
+	bad := want.DeepCopy()
+	bad.Spec.Versions[0].Schema.OpenAPIV3Schema.Type = "wrong"
+	if _, err := c.apply(t, crd.Request{Want: bad, Definition: "one", DryRun: true}); !apierrors.IsInvalid(err) {
+		t.Errorf("a dry run of a bad one: %v", err)
+	}
+	if _, err := c.apply(t, crd.Request{Want: want, Definition: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.apply(t, crd.Request{Want: want, Definition: "two", DryRun: true}); !errors.As(err, new(*crd.ConflictError)) {
+		t.Errorf("a dry run for another owner: %v", err)
+	}
+	owned, err := c.writer.Owned(t.Context(), "one")
+	if err != nil || len(owned) == 0 || owned[len(owned)-1].Labels[v1alpha1.LabelDefinition] != v1alpha1.DefinitionID("one") {
+		t.Errorf("what is owned: %d, %v", len(owned), err)
+	}
+}
