@@ -311,20 +311,11 @@ func (l *leaving) made(ctx context.Context, all kinds, draining bool) (left bool
 		objects = append(objects, c.object)
 	}
 	if !draining {
-		for i := range all.operations {
-			if !l.needs(all.operations[i].Name) {
-				continue
-			}
-			err := l.pages(ctx, l.resourceOf(&all.operations[i]), "", func(o *unstructured.Unstructured) error {
-				if underWay(o) {
-					objects = append(objects, o)
-				}
-				return nil
-			})
-			if err != nil {
-				return false, err
-			}
+		runs, err := l.runsUnderWay(ctx, all.operations)
+		if err != nil {
+			return false, err
 		}
+		objects = append(objects, runs...)
 	}
 	if len(objects) == 0 {
 		return false, nil
@@ -340,6 +331,26 @@ func (l *leaving) made(ctx context.Context, all kinds, draining bool) (left bool
 	}
 	l.instancesExist(int64(len(objects)), names, draining, "objects that the definition made")
 	return true, nil
+}
+
+// runsUnderWay lists the operations that have not ended and that the revision at work goes on with.
+func (l *leaving) runsUnderWay(ctx context.Context, operations []apiextensionsv1.CustomResourceDefinition) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	for i := range operations {
+		if !l.needs(operations[i].Name) {
+			continue
+		}
+		err := l.pages(ctx, l.resourceOf(&operations[i]), "", func(o *unstructured.Unstructured) error {
+			if underWay(o) {
+				out = append(out, o)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // releaseTargets takes the finalizer off the objects of the target kind.
