@@ -83,6 +83,8 @@ const (
 	Active
 	// Done: there is a Result.
 	Done
+	// NotBegun: this process was about to begin it, and has not, because the status could not be persisted, or so it seemed.
+	NotBegun
 )
 
 // Turn says whether a run may go on.

@@ -23,6 +23,11 @@ func NewEvaluator(run *engine.Run, p *program.Program, instance *watch.Object) o
 	return &evaluator{run: run, program: p, instance: instance}
 }
 
+// EvaluatorOf returns an Evaluator that works with an evaluation to which all is bound already.
+func EvaluatorOf(run *engine.Run, evaluation *render.Evaluation) operation.Evaluator {
+	return &evaluator{run: run, evaluation: evaluation}
+}
+
 // scope returns what computes; Computing must be held.
 func (e *evaluator) scope(vars map[string]any) *render.Scope {
 	if e.evaluation == nil {

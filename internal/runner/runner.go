@@ -37,6 +37,8 @@ type Runner struct {
 
 	mu         sync.Mutex
 	activities map[string]*activity
+	// proposed are attempts, by ID, that were to be begun, and were not, because the status could not be persisted or so it seemed.
+	proposed map[string]types.UID
 }
 
 // activity is an attempt that this process has begun, by its ID.
@@ -52,7 +54,7 @@ type activity struct {
 
 // New returns a Runner.
 func New(run *engine.Run, doer Doer) *Runner {
-	return &Runner{run: run, doer: doer, slots: make(chan struct{}, maxActive), activities: map[string]*activity{}}
+	return &Runner{run: run, doer: doer, slots: make(chan struct{}, maxActive), activities: map[string]*activity{}, proposed: map[string]types.UID{}}
 }
 
 // Record is a run, and where it is kept.
@@ -94,6 +96,7 @@ func (r *Runner) Advance(ctx context.Context, rec Record) (Advanced, error) {
 	})
 	if d.Changed {
 		if err := rec.Persist(ctx, d.Status); err != nil {
+			r.propose(rec, d.Start)
 			return Advanced{}, err
 		}
 		rec.Run.Status = *d.Status
@@ -117,11 +120,24 @@ func (r *Runner) Advance(ctx context.Context, rec Record) (Advanced, error) {
 	return out, nil
 }
 
+// propose remembers attempts that were not begun, so that they are not taken for ones that another process has begun.
+func (r *Runner) propose(rec Record, starts []operation.Start) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range starts {
+		if !s.Resume && r.activities[s.Attempt.ID] == nil {
+			r.proposed[s.Attempt.ID] = rec.Run.UID
+		}
+	}
+}
+
 func (r *Runner) known(attempt string) (operation.Standing, operation.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.activities[attempt]
 	switch {
+	case a == nil && r.proposed[attempt] != "":
+		return operation.NotBegun, operation.Result{}
 	case a == nil:
 		return operation.Absent, operation.Result{}
 	case a.busy:
@@ -141,6 +157,7 @@ func (r *Runner) begin(rec Record, s operation.Start, now time.Time) time.Time {
 	if a != nil && a.result.Outcome == operation.Waiting && !rec.Woken && (a.due.IsZero() || now.Before(a.due)) {
 		return a.due
 	}
+	delete(r.proposed, s.Attempt.ID)
 	if a == nil {
 		a = &activity{owner: rec.Run.UID}
 		r.activities[s.Attempt.ID] = a
@@ -217,6 +234,11 @@ func (r *Runner) forget(owner types.UID) {
 				a.cancel()
 			}
 			delete(r.activities, id)
+		}
+	}
+	for id, of := range r.proposed {
+		if of == owner {
+			delete(r.proposed, id)
 		}
 	}
 }

@@ -1,0 +1,448 @@
+package operation
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/expr"
+	"github.com/libretto-dev/libretto/internal/program"
+)
+
+// MaxItems is how many items a step with forEach may have.
+const MaxItems = 100
+
+// machine is one decision. It works on its own copy of the status.
+type machine struct {
+	in  Input
+	run *Run
+	op  *program.Operation
+	st  *v1alpha1.OperationRunStatus
+	now time.Time
+	out Decision
+}
+
+// Decide computes what is to be done next for a run.
+func Decide(in Input) Decision {
+	m := &machine{in: in, run: in.Run, op: in.Operation, st: in.Run.Status.DeepCopy(), now: in.Now}
+	if in.Removing {
+		m.remove()
+	} else {
+		m.decide()
+	}
+	m.finish()
+	return m.out
+}
+
+// decide goes as far as it can go at this moment.
+func (m *machine) decide() {
+	m.retried()
+	if m.st.State.Ended() {
+		return
+	}
+	if m.st.State == "" {
+		m.st.State = v1alpha1.RunPending
+	}
+	if why := m.cancelled(); why != "" {
+		m.cancel(why)
+		return
+	}
+	if m.in.Turn.Fail != "" {
+		m.stopAll(ReasonImpossible)
+		m.end(v1alpha1.RunFailed, ReasonImpossible, m.in.Turn.Fail)
+		return
+	}
+	if m.st.State == v1alpha1.RunPending {
+		if !m.mayBegin() {
+			return
+		}
+		m.begin()
+	}
+	if m.changed() {
+		return
+	}
+	if m.st.State == v1alpha1.RunUndoing {
+		m.undo()
+		return
+	}
+	m.proceed()
+}
+
+// mayBegin tells whether a pending run has its turn.
+func (m *machine) mayBegin() bool {
+	switch {
+	case m.run.Spec.Paused:
+		m.st.Reason, m.st.Message = ReasonPaused, "spec.paused is true"
+		return false
+	case !m.in.Turn.Begin:
+		m.st.Reason, m.st.Message = m.in.Turn.Reason, bounded(m.in.Turn.Message)
+		if m.st.Reason == "" {
+			m.st.Reason = ReasonWaitsForTurn
+		}
+		return false
+	}
+	return true
+}
+
+// begin starts the run, or starts it again.
+func (m *machine) begin() {
+	start := micro(m.now)
+	m.st.State, m.st.Reason, m.st.Message = v1alpha1.RunRunning, "", ""
+	m.st.StartTime, m.st.CompletionTime, m.st.Duration = &start, nil, ""
+	m.st.Revision, m.st.Program = m.in.Revision, m.op.Hash
+	m.st.Tries++
+}
+
+// retried obeys a new spec.retry: what succeeded before the step to begin with stays as it is.
+func (m *machine) retried() {
+	r := m.run.Spec.Retry
+	if !Waits(m.run) || !m.st.State.Ended() || m.in.Turn.Cancel != "" || m.in.Turn.Fail != "" {
+		return
+	}
+	from := 0
+	if r.From != "" {
+		from = m.index(r.From)
+		if from < 0 {
+			m.st.Reason, m.st.Message = ReasonRetryRefused, bounded(fmt.Sprintf("spec.retry.from: operation %s has no step %q", m.op.Name, r.From))
+			m.st.Retry = r.ID
+			return
+		}
+	} else {
+		for from < len(m.op.Steps) && m.settled(m.op.Steps[from].Name) {
+			from++
+		}
+	}
+	m.st.Retry = r.ID
+	kept := m.st.Steps[:0:0]
+	for _, s := range m.op.Steps[:from] {
+		if old := m.status(s.Name); old != nil {
+			kept = append(kept, *old)
+		}
+	}
+	m.st.Steps, m.st.Output = kept, nil
+	m.st.State, m.st.Reason, m.st.Message, m.st.CompletionTime, m.st.Duration = v1alpha1.RunPending, "", "", nil, ""
+	m.st.Program = m.op.Hash
+}
+
+// Waits tells whether a run waits for its turn: it has not begun, or is to begin again.
+func Waits(r *Run) bool {
+	switch r.Status.State {
+	case "", v1alpha1.RunPending:
+		return true
+	case v1alpha1.RunFailed, v1alpha1.RunUnknown, v1alpha1.RunCancelled:
+		return r.Spec.Retry != nil && r.Spec.Retry.ID != r.Status.Retry && !r.Spec.Cancel
+	case v1alpha1.RunRunning, v1alpha1.RunUndoing, v1alpha1.RunSucceeded:
+	}
+	return false
+}
+
+// settled tells whether a retry without a step passes this one over.
+func (m *machine) settled(name string) bool {
+	s := m.status(name)
+	return s != nil && (s.State == v1alpha1.StepSucceeded || s.State == v1alpha1.StepSkipped)
+}
+
+func (m *machine) index(name string) int {
+	for i, s := range m.op.Steps {
+		if s.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (m *machine) status(name string) *v1alpha1.StepStatus { return find(m.st.Steps, name) }
+
+func find(list []v1alpha1.StepStatus, name string) *v1alpha1.StepStatus {
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// cancelled says why the run has to end.
+func (m *machine) cancelled() string {
+	switch {
+	case m.run.Spec.Cancel:
+		return "spec.cancel is true"
+	case m.run.Deleting && !m.isDelete():
+		return "its object is being deleted"
+	}
+	return m.in.Turn.Cancel
+}
+
+// isDelete: the garbage collector deletes the object of a Delete run with the instance; the run goes on to its end.
+func (m *machine) isDelete() bool {
+	return m.run.Spec.Trigger != nil && m.run.Spec.Trigger.Type == v1alpha1.TriggerTypeDelete
+}
+
+// cancel stops what is under way. Steps that took effect are undone where they say so.
+func (m *machine) cancel(why string) {
+	if m.st.State == v1alpha1.RunUndoing {
+		m.undo()
+		return
+	}
+	m.stopAll(why)
+	undo := false
+	for i := range m.st.Steps {
+		s := &m.st.Steps[i]
+		if !s.State.Ended() {
+			m.endStep(s, v1alpha1.StepCancelled, why)
+		}
+		if step := m.op.Step(s.Name); step != nil && step.OnFailure == v1alpha1.StepFailureUndo {
+			undo = true
+		}
+	}
+	if undo {
+		m.st.State, m.st.Reason, m.st.Message = v1alpha1.RunUndoing, ReasonCancelled, bounded(why)
+		m.undo()
+		return
+	}
+	m.end(v1alpha1.RunCancelled, ReasonCancelled, why)
+}
+
+// changed ends a run whose operation is not any more the one that it began with.
+func (m *machine) changed() bool {
+	if m.st.Program == m.op.Hash {
+		return false
+	}
+	if len(m.st.Steps) == 0 {
+		m.st.Program, m.st.Revision = m.op.Hash, m.in.Revision
+		return false
+	}
+	m.stopAll("the operation changed")
+	for i := range m.st.Steps {
+		if s := &m.st.Steps[i]; !s.State.Ended() {
+			m.endStep(s, v1alpha1.StepCancelled, "the operation changed")
+		}
+	}
+	m.end(v1alpha1.RunFailed, ReasonDefinitionChanged, "the definition of the operation changed while the run was under way; retry it to run the operation as it is now")
+	return true
+}
+
+// proceed does one step after the other.
+func (m *machine) proceed() {
+	deadline := m.deadline()
+	for _, step := range m.op.Steps {
+		s := m.status(step.Name)
+		if s != nil && s.State.Ended() {
+			continue
+		}
+		expired := !m.now.Before(deadline)
+		if s == nil {
+			if expired {
+				m.end(v1alpha1.RunFailed, ReasonTimeout, fmt.Sprintf("the run did not end within %s", m.op.Timeout))
+				return
+			}
+			if m.run.Spec.Paused {
+				m.st.Reason, m.st.Message = ReasonPaused, "spec.paused is true"
+				m.wake(deadline)
+				return
+			}
+			m.st.Steps = append(m.st.Steps, v1alpha1.StepStatus{Name: step.Name, State: v1alpha1.StepPending})
+			s = &m.st.Steps[len(m.st.Steps)-1]
+		}
+		w := m.worker(step, s, m.st.Steps, deadline, "")
+		if !w.advance() {
+			m.wake(deadline)
+			return
+		}
+		if !m.passed(step, m.status(step.Name)) {
+			return
+		}
+	}
+	m.succeed()
+}
+
+// passed says whether the run goes on after a step that has ended.
+func (m *machine) passed(step *program.Step, s *v1alpha1.StepStatus) bool {
+	switch s.State {
+	case v1alpha1.StepFailed, v1alpha1.StepUnknown:
+	case v1alpha1.StepPending, v1alpha1.StepRunning, v1alpha1.StepSucceeded, v1alpha1.StepSkipped, v1alpha1.StepCancelled, v1alpha1.StepUndone:
+		return true
+	}
+	switch step.OnFailure {
+	case v1alpha1.StepFailureContinue:
+		return true
+	case v1alpha1.StepFailureUndo:
+		m.st.State = v1alpha1.RunUndoing
+		m.st.Reason, m.st.Message = ReasonStepFailed, s.Message
+		if s.State == v1alpha1.StepUnknown {
+			m.st.Reason = ReasonOutcomeUnknown
+		}
+		m.undo()
+		return false
+	case v1alpha1.StepFailureFail:
+	}
+	if s.State == v1alpha1.StepUnknown {
+		m.end(v1alpha1.RunUnknown, ReasonOutcomeUnknown, s.Message)
+	} else {
+		m.end(v1alpha1.RunFailed, ReasonStepFailed, s.Message)
+	}
+	return false
+}
+
+// undo takes back, latest first, the steps that have had their effect, or may have had it.
+func (m *machine) undo() {
+	deadline := m.now.Add(time.Hour)
+	if m.op.Timeout > 0 {
+		deadline = m.deadline().Add(m.op.Timeout)
+	}
+	failed := ""
+	for i := len(m.op.Steps) - 1; i >= 0; i-- {
+		step := m.op.Steps[i]
+		s := m.status(step.Name)
+		if s == nil || len(step.Undo) == 0 || !mayHaveHadEffect(s) {
+			continue
+		}
+		if !m.list(step.Undo, &s.Undo, deadline, step.Name+"-undo-") {
+			m.wake(deadline)
+			return
+		}
+		for j := range s.Undo {
+			if u := &s.Undo[j]; u.State == v1alpha1.StepFailed || u.State == v1alpha1.StepUnknown {
+				failed = fmt.Sprintf("; undoing step %s failed: %s", step.Name, u.Message)
+			}
+		}
+		if failed == "" {
+			s.State = v1alpha1.StepUndone
+		}
+	}
+	state := v1alpha1.RunFailed
+	switch {
+	case m.st.Reason == ReasonCancelled:
+		state = v1alpha1.RunCancelled
+	case m.st.Reason == ReasonOutcomeUnknown && failed != "":
+		state = v1alpha1.RunUnknown
+	}
+	message := m.st.Message
+	if failed == "" {
+		message += "; what was done has been undone"
+	}
+	m.end(state, m.st.Reason, message+failed)
+}
+
+// mayHaveHadEffect: it had it, or was under way when it was cancelled, or nobody knows.
+func mayHaveHadEffect(s *v1alpha1.StepStatus) bool {
+	return s.State == v1alpha1.StepSucceeded || s.State == v1alpha1.StepUnknown || s.State == v1alpha1.StepCancelled && s.StartTime != nil
+}
+
+// list does cleanup steps one after the other; a failed one does not keep the next from being done. It tells whether all have
+// ended.
+func (m *machine) list(steps []*program.Step, list *[]v1alpha1.StepStatus, deadline time.Time, prefix string) bool {
+	for _, step := range steps {
+		s := find(*list, step.Name)
+		if s == nil {
+			*list = append(*list, v1alpha1.StepStatus{Name: step.Name, State: v1alpha1.StepPending})
+			s = &(*list)[len(*list)-1]
+		}
+		if s.State.Ended() {
+			continue
+		}
+		if w := m.worker(step, s, m.st.Steps, deadline, prefix); !w.advance() {
+			return false
+		}
+	}
+	return true
+}
+
+// remove does the steps of onRemove.
+func (m *machine) remove() {
+	if m.st.State != v1alpha1.RunSucceeded || len(m.op.OnRemove) == 0 {
+		m.out.Removed = true
+		return
+	}
+	timeout := m.op.Timeout
+	if timeout <= 0 {
+		timeout = time.Hour
+	}
+	deadline := m.now.Add(timeout)
+	if len(m.st.Removal) > 0 && m.st.Removal[0].StartTime != nil {
+		deadline = m.st.Removal[0].StartTime.Add(timeout)
+	}
+	if !m.list(m.op.OnRemove, &m.st.Removal, deadline, "remove-") {
+		m.wake(deadline)
+		return
+	}
+	for i := range m.st.Removal {
+		if s := &m.st.Removal[i]; s.State == v1alpha1.StepFailed || s.State == v1alpha1.StepUnknown {
+			m.st.Reason = ReasonRemovalFailed
+			m.st.Message = bounded(fmt.Sprintf("onRemove: step %s: %s; it is tried again later", s.Name, s.Message))
+			retry := s.EndTime.Add(removalRetry)
+			if m.now.Before(retry) {
+				m.wake(retry)
+				return
+			}
+			m.st.Removal = m.st.Removal[:i]
+			m.wake(m.now.Add(time.Millisecond))
+			return
+		}
+	}
+	m.out.Removed = true
+}
+
+// removalRetry is how long after a failure the steps of onRemove are tried again.
+const removalRetry = 5 * time.Minute
+
+// succeed ends the run well, if its output can be computed.
+func (m *machine) succeed() {
+	value, err := m.in.Eval.Template(m.op.Output, Vars(m.op, m.withStatus()))
+	var pending *expr.PendingError
+	switch {
+	case errors.As(err, &pending):
+		m.st.Reason, m.st.Message = ReasonWaitsForValue, bounded("output: "+err.Error())
+		if deadline := m.deadline(); m.now.Before(deadline) {
+			m.wake(deadline)
+			return
+		}
+		m.end(v1alpha1.RunFailed, ReasonTimeout, "output: "+err.Error())
+		return
+	case err != nil:
+		m.end(v1alpha1.RunFailed, ReasonOutputFailed, "output: "+err.Error())
+		return
+	}
+	if value != nil {
+		object, ok := value.(map[string]any)
+		if n := size(value); !ok || n > MaxOutput {
+			m.end(v1alpha1.RunFailed, ReasonOutputFailed, fmt.Sprintf("output: it has %d bytes as JSON, at most %d are kept; select what matters", n, MaxOutput))
+			return
+		}
+		m.st.Output = v1alpha1.JSONObject(object).DeepCopy()
+	}
+	m.end(v1alpha1.RunSucceeded, ReasonSucceeded, "")
+}
+
+// deadline is when the run has to have ended.
+func (m *machine) deadline() time.Time {
+	if m.op.Timeout <= 0 || m.st.StartTime == nil {
+		return m.now.Add(100 * 365 * 24 * time.Hour)
+	}
+	return m.st.StartTime.Add(m.op.Timeout)
+}
+
+// end ends the run.
+func (m *machine) end(state v1alpha1.RunState, reason, message string) {
+	at := micro(m.now)
+	m.st.State, m.st.Reason, m.st.Message, m.st.CompletionTime = state, reason, bounded(message), &at
+	if m.st.StartTime != nil {
+		m.st.Duration = human(at.Sub(m.st.StartTime.Time))
+	}
+	m.out.Wake = time.Time{}
+	m.out.Start = nil
+}
+
+// wake asks to decide again at a time.
+func (m *machine) wake(at time.Time) {
+	if m.out.Wake.IsZero() || at.Before(m.out.Wake) {
+		m.out.Wake = at
+	}
+}
+
+func (m *machine) withStatus() *Run {
+	run := *m.run
+	run.Status = *m.st
+	return &run
+}
