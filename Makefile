@@ -89,20 +89,16 @@ fmt: ## Format
 	$(golangci-lint) fmt ./...
 
 .PHONY: verify
-verify: generate ## Fail if something generated or formatted is out of date
+verify: generate bundle catalog ## Fail if something generated or formatted is out of date
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go mod tidy -diff
-	@test -z "$$(git status --porcelain)" || { echo "out of date; run make generate and commit:"; git status --short; git --no-pager diff --stat; exit 1; }
+	@test -z "$$(git status --porcelain)" || { echo "out of date; run make generate bundle catalog and commit:"; git status --short; git --no-pager diff --stat; exit 1; }
 
 ##@ Install
 
 .PHONY: image
-image: ## Build the image with buildah or docker (IMG=...)
-	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags "$(LDFLAGS)" -o dist/libretto .
-	cp "$$(for f in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt; do [ -e $$f ] && echo $$f && break; done)" dist/ca-certificates.crt
-	@if docker info >/dev/null 2>&1; then docker build -t $(IMG) -f Dockerfile dist; \
-	elif command -v buildah >/dev/null; then buildah bud --isolation chroot -t $(IMG) -f Dockerfile dist; \
-	else echo "make image needs a running docker, or buildah" >&2; exit 1; fi
+image: ## Build the manager's image for amd64 and arm64 with buildah, or for this machine with docker (IMG=..., OUT=DIR for archives)
+	hack/image.sh manager --tag $(IMG) $(if $(OUT),--out $(OUT))
 
 .PHONY: install
 install: ## Install the CRDs into the cluster of the current kubeconfig
@@ -119,6 +115,40 @@ deploy: ## Install Libretto into the cluster of the current kubeconfig (image: I
 .PHONY: undeploy
 undeploy: ## Remove Libretto from the cluster of the current kubeconfig
 	$(kustomize) build config/default | $(KUBECTL) delete --ignore-not-found -f -
+
+##@ Package for OLM
+
+.PHONY: bundle
+bundle: ## Generate bundle/ from config/manifests and config/catalog/releases.yaml
+	hack/bundle.sh
+
+.PHONY: catalog
+catalog: ## Generate catalog/ from the bundle and the ledger of releases
+	hack/catalog.sh
+
+.PHONY: bundle-image
+bundle-image: ## Build the image of the bundle (OUT=DIR for archives)
+	hack/image.sh bundle $(if $(OUT),--out $(OUT))
+
+.PHONY: catalog-image
+catalog-image: ## Build the image of the catalogue, with what serves it (OUT=DIR for archives)
+	hack/image.sh catalog $(if $(OUT),--out $(OUT))
+
+.PHONY: test-bundle
+test-bundle: ## Check the bundle and the catalogue with operator-sdk, opm, OLM's validators and our own
+	hack/test-bundle.sh
+
+.PHONY: scorecard
+scorecard: ## Run scorecard in pods on a cluster of its own (as root, after hack/devcluster/install-node-deps.sh)
+	hack/scorecard.sh
+
+.PHONY: e2e-olm
+e2e-olm: ## Install, upgrade and remove Libretto by a real OLM on a cluster of its own (as root, after install-node-deps.sh)
+	hack/e2e-olm.sh
+
+.PHONY: release-bundle
+release-bundle: ## Lay out what a pull request to community-operators needs, in dist/community-operators (DIGEST=sha256:... of the image)
+	hack/release-bundle.sh $(if $(DIGEST),--digest $(DIGEST))
 
 .PHONY: clean
 clean: ## Remove what was built in the tree
