@@ -131,3 +131,12 @@ func (r *Run) Ended() time.Time {
 func (r *Run) Owner(kind program.Kind) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: r.Name, UID: r.UID}
 }
+
+// Encode returns a value as JSON; nothing if it is none.
+func Encode(value any) []byte {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil
+	}
+	return data
+}

@@ -77,6 +77,26 @@ func (e *Evaluation) Observe(get func(kind program.Kind, namespace, name string)
 	}
 }
 
+// Bound returns what a variable that names a resource or an external is bound to; nil: it is not there, or excluded. False: nobody
+// knows yet.
+func (e *Evaluation) Bound(name string) (value any, known bool) {
+	value, bound := e.vars[name]
+	switch _, failed := value.(error); {
+	case failed:
+		return nil, false
+	case e.excluded[name]:
+		return nil, true
+	case bound:
+		return value, true
+	}
+	for i := range e.program.Externals {
+		if e.program.Externals[i].Name == name {
+			return nil, true
+		}
+	}
+	return nil, false
+}
+
 // AwaitExternal notes that nobody knows yet whether an external is there: reading it is a PendingError.
 func (e *Evaluation) AwaitExternal(name string) {
 	e.variablesDone = false

@@ -32,8 +32,9 @@ type Input struct {
 	// EngineStart is when it started: times of a schedule before it, and after what is remembered, were missed.
 	EngineStart time.Time
 	Eval        operation.Evaluator
-	// Watched returns what a variable that names a resource or external object is bound to; false: it is not there, or not known yet.
-	Watched func(variable string) (any, bool)
+	// Watched returns what a variable that names a resource or external object is bound to; nil: it is not there. False: nobody
+	// knows yet.
+	Watched func(variable string) (value any, known bool)
 }
 
 // Output of Evaluate.
