@@ -24,8 +24,12 @@ const (
 type Options struct {
 	// Client acts for the definition.
 	Client *identity.Client
-	// Live reads an object of a kind that is watched; nil: not there. It is asked before the API server.
+	// Live reads an object of a kind that is watched; nil: not there, or not watched. It is asked before the API server, but nothing
+	// is done, and no wait ends, on its word alone: it may lag.
 	Live func(kind program.Kind, namespace, name string) *unstructured.Unstructured
+	// Wrote is told of objects as the API server answered a write, so that the next step sees it although the watch lags. It may keep
+	// the object. Nil: nobody wants to know.
+	Wrote func(kind program.Kind, object *unstructured.Unstructured)
 	// DenyHTTP are networks that http steps may not reach: in a cluster, those of the engine itself.
 	DenyHTTP []netip.Prefix
 	// Log gets the lines of log steps.
@@ -47,6 +51,9 @@ type Request struct {
 
 // Doer does what steps say. Do returns when the attempt is done, has to be looked at again (operation.Waiting), or ctx ends: then the
 // outcome is what is known. It is safe for concurrent use.
+//
+// Of an attempt that verifies, Succeeded says that the attempt before had its effect. Failed or FailedForGood with a Result says that
+// the command or server has answered (exitCode, status); without a Result, nobody has been asked.
 type Doer interface {
 	Do(ctx context.Context, req Request) operation.Result
 }
