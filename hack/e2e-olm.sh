@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# e2e-olm.sh [GO TEST ARGUMENTS]
+#
+# Installs, upgrades and removes Libretto by a real Operator Lifecycle Manager, on a cluster of its own with a node, without any
+# registry: the images are built here and given to the node by digest, and the catalogue carries the manifests of the bundles.
+# The versions are made from this tree. As root, with the packages of hack/devcluster/install-node-deps.sh and buildah.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+devcluster=$(hack/devcluster/build.sh node)
+export OLM_BIN CATALOG_BIN OPM_BIN OLM_TEST_DIR LIBRETTO_BIN
+OLM_BIN=$(hack/tool.sh olm) CATALOG_BIN=$(hack/tool.sh catalog) OPM_BIN=$(hack/tool.sh opm)
+OLM_TEST_DIR=$(mktemp -d)
+trap 'rm -rf "$OLM_TEST_DIR"' EXIT
+
+# The ledger of three releases, of which each test catalogue knows one more.
+ledger=$OLM_TEST_DIR/releases.yaml
+sed '/^releases:/,$d' config/catalog/releases.yaml >"$ledger"
+echo "releases:" >>"$ledger"
+for version in 0.1.0 0.2.0 0.3.0; do
+  VERSION=v$version hack/image.sh manager --arch "$(go env GOARCH)" --tag "ghcr.io/libretto-dev/libretto:v$version" --out "$OLM_TEST_DIR/$version" |
+    tee "$OLM_TEST_DIR/image" >&2
+  image=$(head -1 "$OLM_TEST_DIR/image")
+  cat >>"$ledger" <<Y
+- version: $version
+  date: "2026-12-01T00:00:00Z"
+  channels: [candidate, stable, stable-v0]
+Y
+  hack/bundle.sh --ledger "$ledger" --out "$OLM_TEST_DIR/$version" --image "${image/:v$version@/@}"
+  mkdir -p "$OLM_TEST_DIR/catalog-$version"
+  [ -z "${before:-}" ] || cp "$OLM_TEST_DIR/catalog-$before"/v*.yaml "$OLM_TEST_DIR/catalog-$version/"
+  hack/catalog.sh --inline --ledger "$ledger" --bundle "$OLM_TEST_DIR/$version/bundle" --out "$OLM_TEST_DIR/catalog-$version"
+  echo "${image/:v$version@/@}" >"$OLM_TEST_DIR/$version/image"
+  before=$version
+done
+LIBRETTO_BIN=$OLM_TEST_DIR/libretto
+CGO_ENABLED=0 go build -trimpath -o "$LIBRETTO_BIN" .
+(cd test/olm && GOWORK=off go test -c -o "$OLM_TEST_DIR/olm.test" .)
+
+# Without CI: with it OLM panics on objects that it finds without its labels.
+# shellcheck disable=SC2016 # expanded by the inner shell
+env -u CI LIBRETTO_TEST_OLM=1 "$devcluster" run --quiet --node -- bash -c '
+  cd test/olm
+  for v in 0.1.0 0.2.0 0.3.0; do
+    "$DEVCLUSTER_BIN" load-image --dir "$DEVCLUSTER_DIR" "$OLM_TEST_DIR/$v/manager.oci.tar" >/dev/null
+    ctr -a "$DEVCLUSTER_DIR/containerd/containerd.sock" -n k8s.io images tag "ghcr.io/libretto-dev/libretto:v$v" "$(cat "$OLM_TEST_DIR/$v/image")" >/dev/null
+  done
+  "$OLM_TEST_DIR/olm.test" -test.v -test.run "^TestOLM" -test.timeout 20m "$@"' e2e-olm "$@"

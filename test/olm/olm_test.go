@@ -1,0 +1,256 @@
+package olm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const subscription = `
+apiVersion: operators.coreos.com/v1alpha1
+kind: Subscription
+metadata: {name: libretto, namespace: libretto-system}
+spec: {name: libretto, channel: stable, source: libretto, sourceNamespace: olm, installPlanApproval: Automatic}
+`
+
+// greetings is an operator whose instances have a pod each, so that one that is restarted is seen.
+const greetings = `
+apiVersion: libretto.dev/v1alpha1
+kind: OperatorDefinition
+metadata: {name: greetings.example.com}
+spec:
+  crd:
+    group: example.com
+    names: {kind: Greeting}
+    versions:
+    - name: v1
+      schema:
+        openAPIV3Schema:
+          type: object
+          required: [spec]
+          properties:
+            spec: {type: object, required: [text], properties: {text: {type: string, minLength: 1, maxLength: 1000}}}
+  serviceAccount: {namespace: greetings, name: greetings}
+  resources:
+  - name: text
+    template:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "${self.metadata.name}"}
+      data: {text: "${self.spec.text}"}
+  - name: reader
+    template:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: "${text.metadata.name}"}
+      spec:
+        selector: {matchLabels: {greeting: "${self.metadata.name}"}}
+        template:
+          metadata: {labels: {greeting: "${self.metadata.name}"}}
+          spec:
+            terminationGracePeriodSeconds: 0
+            containers:
+            - {name: reader, image: "localhost/busybox:1", imagePullPolicy: IfNotPresent, command: [sleep, "86400"]}
+`
+
+// TestOLM is the life of an installation, in order.
+func TestOLM(t *testing.T) {
+	m := startOLM(t)
+	m.publish(t, "0.1.0")
+	step := func(name string, f func(*testing.T)) {
+		if !t.Run(name, f) {
+			t.FailNow()
+		}
+	}
+	step("install", func(t *testing.T) {
+		applyText(t, subscription)
+		m.succeeded(t, "0.1.0")
+		runs(t, m, "0.1.0")
+	})
+	step("a definition works", func(t *testing.T) {
+		admission(t)
+		serveGreetings(t)
+		m.log(t, "three Greetings are ready")
+	})
+	var before []unstructured.Unstructured
+	step("upgrade", func(t *testing.T) {
+		before = settled(t)
+		m.publish(t, "0.2.0")
+		m.succeeded(t, "0.2.0")
+		runs(t, m, "0.2.0")
+		unchanged(t, before)
+		stillServed(t, "after the upgrade")
+		unchangedBut(t, before, "a")
+		noErrors(t)
+		m.log(t, "no child was restarted or rewritten; the definition is served by 0.2.0")
+	})
+	step("uninstall", func(t *testing.T) {
+		kubectl(t, "delete", "-n", namespace, "subscription", "libretto")
+		kubectl(t, "delete", "-n", namespace, "csv", "libretto.v0.2.0")
+		eventually(t, patience, func() error {
+			if pods := kubectl(t, "get", "pods", "-n", namespace, "-o", "name"); strings.TrimSpace(pods) != "" {
+				return fmt.Errorf("there are pods yet: %s", pods)
+			}
+			return nil
+		})
+		kubectl(t, "get", "crd", "operatordefinitions.libretto.dev", "greetings.example.com")
+		kubectl(t, "get", "-n", "greetings", "greeting", "a", "b", "c")
+		m.log(t, "the manager is gone; kinds and instances are there")
+	})
+}
+
+// runs looks at the pods of the manager: which image, and that they are ready.
+func runs(t *testing.T, m *lifecycleManager, version string) {
+	t.Helper()
+	image, err := os.ReadFile(filepath.Join(m.dir, version, "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, patience, func() error {
+		pods := items(t, "pods", "-n", namespace, "-l", "control-plane=controller-manager")
+		for _, p := range pods {
+			containers, _, _ := unstructured.NestedSlice(p.Object, "spec", "containers")
+			if got := containers[0].(map[string]any)["image"]; got != strings.TrimSpace(string(image)) {
+				return fmt.Errorf("pod %s has image %v", p.GetName(), got)
+			}
+			statuses, _, _ := unstructured.NestedSlice(p.Object, "status", "containerStatuses")
+			if len(statuses) == 0 || statuses[0].(map[string]any)["ready"] != true {
+				return fmt.Errorf("pod %s is not ready", p.GetName())
+			}
+		}
+		if len(pods) != 2 {
+			return fmt.Errorf("%d pods, not two", len(pods))
+		}
+		return nil
+	})
+	m.log(t, "two pods of %s are ready", strings.TrimSpace(string(image)))
+}
+
+// admission: the webhook that OLM configured and certified refuses a definition that does not compile.
+func admission(t *testing.T) {
+	t.Helper()
+	bad := strings.ReplaceAll(greetings, "self.spec.text", "self.spec.nothing")
+	_, err := command(t.Context(), strings.NewReader(bad), "kubectl", "apply", "--server-side", "-f", "-")
+	if err == nil || !strings.Contains(err.Error(), "there is no field nothing") {
+		t.Fatalf("a definition with an error is refused by the webhook, found: %v", err)
+	}
+}
+
+func serveGreetings(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "definition.yaml")
+	if err := os.WriteFile(file, []byte(greetings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	applyText(t, "{apiVersion: v1, kind: Namespace, metadata: {name: greetings}}")
+	libretto(t, "rbac", file, "--apply")
+	applyText(t, greetings)
+	kubectl(t, "wait", "--for=condition=Ready", "--timeout=120s", "opdef", "greetings.example.com")
+	for _, name := range []string{"a", "b", "c"} {
+		applyText(t, fmt.Sprintf("{apiVersion: example.com/v1, kind: Greeting, metadata: {name: %s, namespace: greetings}, spec: {text: hello}}", name))
+	}
+	kubectl(t, "wait", "--for=condition=Ready", "--timeout=120s", "-n", "greetings", "greeting", "--all")
+}
+
+// children are what the instances stand for, pods included.
+func children(t *testing.T) []unstructured.Unstructured {
+	t.Helper()
+	return items(t, "configmaps,deployments,replicasets,pods", "-n", "greetings", "--field-selector", "metadata.name!=kube-root-ca.crt")
+}
+
+// fingerprint is what changes when an object is replaced, written to or restarted. Kubelet writes the status of a pod when it likes: of a
+// pod it is the restarts that count.
+func fingerprint(o unstructured.Unstructured) string {
+	if o.GetKind() != "Pod" {
+		return string(o.GetUID()) + " at " + o.GetResourceVersion()
+	}
+	statuses, _, _ := unstructured.NestedSlice(o.Object, "status", "containerStatuses")
+	restarts := []any{}
+	for _, s := range statuses {
+		restarts = append(restarts, s.(map[string]any)["restartCount"])
+	}
+	return fmt.Sprint(o.GetUID(), " generation ", o.GetGeneration(), " restarts ", restarts)
+}
+
+// settled are the children once nobody, kubelet included, writes their status any more.
+func settled(t *testing.T) []unstructured.Unstructured {
+	t.Helper()
+	var last []unstructured.Unstructured
+	eventually(t, patience, func() error {
+		now := children(t)
+		same := slices.EqualFunc(now, last, func(a, b unstructured.Unstructured) bool { return fingerprint(a) == fingerprint(b) })
+		last = now
+		if !same {
+			time.Sleep(4 * time.Second)
+			return errors.New("the children have not settled")
+		}
+		return nil
+	})
+	return last
+}
+
+// unchanged: the same objects, and none of them was written to.
+func unchanged(t *testing.T, before []unstructured.Unstructured) {
+	t.Helper()
+	unchangedBut(t, before, "")
+}
+
+func unchangedBut(t *testing.T, before []unstructured.Unstructured, instance string) {
+	t.Helper()
+	after := children(t)
+	if len(before) == 0 || len(after) != len(before) {
+		t.Fatalf("there were %d children, and are %d", len(before), len(after))
+	}
+	for i, b := range before {
+		a := after[i]
+		meant := a.GetKind() == "ConfigMap" && a.GetName() == instance
+		if fingerprint(a) != fingerprint(b) && !meant || a.GetUID() != b.GetUID() {
+			t.Errorf("%s %s changed: %s, was %s", a.GetKind(), a.GetName(), fingerprint(a), fingerprint(b))
+		}
+	}
+}
+
+// stillServed: a change of an instance reaches its child.
+func stillServed(t *testing.T, text string) {
+	t.Helper()
+	kubectl(t, "patch", "-n", "greetings", "greeting", "a", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"text":%q}}`, text))
+	eventually(t, patience, func() error {
+		got, err := command(context.Background(), nil, "kubectl", "get", "-n", "greetings", "configmap", "a", "-o", "jsonpath={.data.text}")
+		if err != nil || got != text {
+			return fmt.Errorf("the ConfigMap says %q: %w", got, err)
+		}
+		return nil
+	})
+	kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", "opdef", "greetings.example.com")
+}
+
+// noErrors reads the metrics of the manager's pods, as Prometheus would: no reconcile failed.
+func noErrors(t *testing.T) {
+	t.Helper()
+	kubectl(t, "create", "clusterrolebinding", "metrics-of-the-test", "--clusterrole", "libretto-metrics-reader", "--serviceaccount", "default:default")
+	token := strings.TrimSpace(kubectl(t, "create", "token", "default", "-n", "default"))
+	seen := false
+	for _, p := range items(t, "pods", "-n", namespace, "-l", "control-plane=controller-manager") {
+		ip, _, _ := unstructured.NestedString(p.Object, "status", "podIP")
+		for line := range strings.Lines(metrics(t, ip, token)) {
+			if !strings.HasPrefix(line, "controller_runtime_reconcile_errors_total{") && !strings.HasPrefix(line, "controller_runtime_reconcile_panics_total{") {
+				continue
+			}
+			seen = true
+			if fields := strings.Fields(line); fields[len(fields)-1] != "0" {
+				t.Errorf("pod %s: %s", p.GetName(), line)
+			}
+		}
+	}
+	if !seen {
+		t.Error("the metrics do not tell whether a reconcile failed")
+	}
+}
