@@ -83,13 +83,13 @@ func TestWebhookLogic(t *testing.T) {
 	t.Run("update, when the plan changes and not otherwise", func(t *testing.T) {
 		a.patch(t, accountAPI, "Account", "acme", "test", `{"spec":{"email":"billing@acme.example"}}`)
 		a.waitReady(t, accountAPI, "Account", "acme")
-		if runs := a.of(t, "acme", "change-plan"); len(runs) != 0 {
-			t.Fatalf("change-plan ran for another field: %v", names(runs))
+		if runs := a.of(t, "acme", "changePlan"); len(runs) != 0 {
+			t.Fatalf("changePlan ran for another field: %v", names(runs))
 		}
 		a.service.with(func() { a.service.faults["PUT"] = []int{500} })
 		a.patch(t, accountAPI, "Account", "acme", "test", `{"spec":{"plan":"business"}}`)
 		a.waitField(t, accountAPI, "Account", "acme", "business", "status", "plan")
-		a.only(t, "acme", "change-plan", "Succeeded")
+		a.only(t, "acme", "changePlan", "Succeeded")
 		obj, err := a.Get(t.Context(), accountAPI, "Account", a.namespace, "acme")
 		if err != nil {
 			t.Fatal(err)
@@ -210,8 +210,8 @@ func TestWebhookLogicSurvivesKills(t *testing.T) {
 		a.restart(t)
 		for name, reference := range references {
 			a.waitField(t, accountAPI, "Account", name, "business", "status", "plan")
-			if runs := a.of(t, name, "change-plan"); len(runs) != 1 {
-				t.Errorf("change-plan ran %d times for %s: %v", len(runs), name, names(runs))
+			if runs := a.of(t, name, "changePlan"); len(runs) != 1 {
+				t.Errorf("changePlan ran %d times for %s: %v", len(runs), name, names(runs))
 			}
 			if got := a.service.account(reference); len(got.Was) == 0 || got.Was[0] != "team" {
 				t.Errorf("the service has %+v for %s, want that it was team", *got, name)
