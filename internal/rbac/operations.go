@@ -105,7 +105,7 @@ func (b *builder) patch(why string, a *program.PatchAction) {
 		return
 	}
 	b.object(why, &a.Object, "", "get")
-	b.object(why, &a.Object, "/"+a.Subresource, "get", "patch")
+	b.object(why, &a.Object, "/"+a.Subresource, "patch")
 }
 
 // object adds rights to an object that a step names: a resource of the definition, or any other.
@@ -142,11 +142,11 @@ func (b *builder) exec(why string, a *program.ExecAction) {
 		return
 	}
 	where := b.served(podKind)
-	verbs := []string{"get"}
+	find := "get"
 	if a.Selector != nil {
-		verbs = append(verbs, "list")
+		find = "list"
 	}
-	b.add(where, right{resource: "pods", verbs: verbs, why: why})
+	b.add(where, right{resource: "pods", verbs: []string{find}, why: why})
 	// Over a WebSocket it is a GET, for which the API server asks for create as well; over SPDY a POST, which is create alone.
 	b.add(where, right{resource: "pods/exec", verbs: []string{"get", "create"}, why: why})
 }
@@ -157,7 +157,7 @@ func (b *builder) job(why string, a *program.JobAction) {
 	b.add(where, right{
 		group: k.Group, resource: k.Resource, verbs: []string{"get", "list", "watch", "create", "delete"}, why: why,
 	})
-	b.add(where, right{resource: "pods", verbs: []string{"get", "list"}, why: why})
+	b.add(where, right{resource: "pods", verbs: []string{"list"}, why: why})
 	b.add(where, right{resource: "pods/log", verbs: []string{"get"}, why: why})
 }
 

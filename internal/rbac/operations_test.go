@@ -104,14 +104,14 @@ func TestRightsOfActions(t *testing.T) {
 	}{
 		"apply":  {program.Action{Apply: &program.ApplyAction{Kind: configMaps, Template: static(map[string]any{})}}, []string{"get configmaps", "list configmaps", "watch configmaps", "create configmaps", "patch configmaps"}},
 		"patch":  {program.Action{Patch: &program.PatchAction{Object: program.ObjectReference{Kind: deployments, Name: static("a")}}}, []string{`get deployments.apps "a"`, `patch deployments.apps "a"`}},
-		"status": {program.Action{Patch: &program.PatchAction{Object: program.ObjectReference{Kind: deployments, Name: dynamic("")}, Subresource: "status"}}, []string{"get deployments.apps", "get deployments.apps/status", "patch deployments.apps/status"}},
+		"status": {program.Action{Patch: &program.PatchAction{Object: program.ObjectReference{Kind: deployments, Name: dynamic("")}, Subresource: "status"}}, []string{"get deployments.apps", "patch deployments.apps/status"}},
 		"delete": {program.Action{Delete: &program.DeleteAction{Object: program.ObjectReference{Kind: configMaps, Name: dynamic("")}}}, []string{"get configmaps", "delete configmaps"}},
 		"wait":   {program.Action{Wait: &program.WaitAction{Object: &program.ObjectReference{Kind: configMaps, Name: dynamic("")}}}, []string{"get configmaps"}},
 		"pause":  {program.Action{Wait: &program.WaitAction{Duration: 1}}, nil},
 		"exec":   {program.Action{Exec: &program.ExecAction{Pod: static("a")}}, []string{"get pods", "get pods/exec", "create pods/exec"}},
-		"select": {program.Action{Exec: &program.ExecAction{Selector: static(map[string]any{})}}, []string{"get pods", "list pods", "get pods/exec", "create pods/exec"}},
+		"select": {program.Action{Exec: &program.ExecAction{Selector: static(map[string]any{})}}, []string{"list pods", "get pods/exec", "create pods/exec"}},
 		"job": {program.Action{Job: &program.JobAction{Template: static(map[string]any{})}}, []string{
-			"get pods", "list pods", "get pods/log", "get jobs.batch", "list jobs.batch", "watch jobs.batch", "create jobs.batch", "delete jobs.batch",
+			"list pods", "get pods/log", "get jobs.batch", "list jobs.batch", "watch jobs.batch", "create jobs.batch", "delete jobs.batch",
 		}},
 		"http":  {program.Action{HTTP: &program.HTTPAction{Bearer: &program.SecretKey{Secret: static("token")}}}, []string{`get secrets "token"`}},
 		"plain": {program.Action{HTTP: &program.HTTPAction{}}, nil},
