@@ -1,8 +1,12 @@
 package operation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
@@ -43,6 +47,9 @@ func (m *machine) worker(step *program.Step, s *v1alpha1.StepStatus, _ []v1alpha
 
 // advance goes as far as the step can go. It tells whether the step has ended.
 func (w *worker) advance() bool {
+	if w.s.State == v1alpha1.StepPending && w.m.closing {
+		return false
+	}
 	if w.s.State == v1alpha1.StepPending && !w.enter() {
 		return w.s.State.Ended()
 	}
@@ -96,15 +103,19 @@ func (w *worker) enter() bool {
 // unready says why a step cannot begin: a value is not there yet, or an expression failed.
 func (w *worker) unready(what string, err error) {
 	var pending *expr.PendingError
-	if !errors.As(err, &pending) {
+	if !errors.As(err, &pending) && !w.m.removing {
 		w.m.endStep(w.s, v1alpha1.StepFailed, what+err.Error())
 		return
+	}
+	if w.m.removing {
+		w.m.wake(w.m.now.Add(removalRetry))
 	}
 	if !w.m.now.Before(w.deadline) {
 		w.m.endStep(w.s, v1alpha1.StepFailed, "time is over: "+what+err.Error())
 		return
 	}
 	w.s.Message = bounded(what + err.Error())
+	w.m.wake(w.deadline)
 }
 
 // items works on the items, so many at once as the step says. After a failure no further one is begun.
@@ -123,7 +134,7 @@ func (w *worker) items() bool {
 			continue
 		}
 		if item.State == v1alpha1.StepPending {
-			if failed || running >= max(w.step.Parallel, 1) {
+			if failed || w.m.closing || running >= max(w.step.Parallel, 1) {
 				continue
 			}
 			item.State = v1alpha1.StepRunning
@@ -146,15 +157,22 @@ func (w *worker) items() bool {
 
 // sumUp ends a step with items, if none is left to be done.
 func (w *worker) sumUp() bool {
+	for _, state := range []v1alpha1.StepState{v1alpha1.StepUnknown, v1alpha1.StepFailed} {
+		for i := range w.s.Items {
+			if item := &w.s.Items[i]; item.State == state {
+				w.leaveRest()
+				w.m.endStep(w.s, state, fmt.Sprintf("item %d: %s", i, item.Message))
+				return true
+			}
+		}
+	}
 	outputs := make([]any, 0, len(w.s.Items))
 	for i := range w.s.Items {
 		item := &w.s.Items[i]
 		switch item.State {
-		case v1alpha1.StepFailed, v1alpha1.StepUnknown:
-			w.m.endStep(w.s, item.State, fmt.Sprintf("item %d: %s", i, item.Message))
-			return true
 		case v1alpha1.StepSucceeded:
-		case v1alpha1.StepPending, v1alpha1.StepRunning, v1alpha1.StepSkipped, v1alpha1.StepCancelled, v1alpha1.StepUndone:
+		case v1alpha1.StepPending, v1alpha1.StepRunning, v1alpha1.StepSkipped, v1alpha1.StepCancelled, v1alpha1.StepUndone,
+			v1alpha1.StepFailed, v1alpha1.StepUnknown:
 			return false
 		}
 		var output any
@@ -170,6 +188,15 @@ func (w *worker) sumUp() bool {
 	w.s.Output = (&v1alpha1.JSONValue{Value: outputs}).DeepCopy()
 	w.m.endStep(w.s, v1alpha1.StepSucceeded, "")
 	return true
+}
+
+// leaveRest ends the items that are not begun any more.
+func (w *worker) leaveRest() {
+	for i := range w.s.Items {
+		if item := &w.s.Items[i]; !item.State.Ended() {
+			item.State, item.Message = v1alpha1.StepCancelled, "it was not begun: an item before it failed"
+		}
+	}
 }
 
 // try works on a unit. It tells whether that has ended.
@@ -216,8 +243,11 @@ func (w *worker) again(u unit, a *v1alpha1.Attempt) bool {
 // attempt makes an attempt, which is begun once the status is persisted.
 func (w *worker) attempt(u unit, verify bool, number int32) bool {
 	m := w.m
+	if m.closing {
+		return false
+	}
 	if !m.now.Before(w.deadline) {
-		w.failUnit(u, "time is over")
+		w.giveUp(u, "time is over")
 		return false
 	}
 	if m.run.Spec.Paused {
@@ -228,27 +258,64 @@ func (w *worker) attempt(u unit, verify bool, number int32) bool {
 	if verify && w.step.Verify.Condition != nil {
 		return w.verifyByCondition(u)
 	}
-	if !verify && int(number) > w.step.Retries+1 {
-		w.failUnit(u, fmt.Sprintf("%s (after %d attempts)", *u.message, number-1))
+	if !verify && !w.ready(u) {
 		return false
 	}
 	a := v1alpha1.Attempt{Number: number, Verify: verify, State: v1alpha1.StepRunning, StartTime: micro(m.now)}
 	a.ID = w.id(u, number)
 	if verify {
-		n := 1
-		for _, old := range *u.attempts {
-			if old.Verify && old.Number == number {
-				n++
-			}
-		}
-		a.ID = fmt.Sprintf("%s.v%d", a.ID, n)
+		a.ID = fmt.Sprintf("%s.v%d", a.ID, asked(*u.attempts, number)+1)
 	}
 	*u.attempts = append(*u.attempts, a)
-	if extra := len(*u.attempts) - keptAttempts; extra > 0 {
+	if extra := len(*u.attempts) - w.kept(u); extra > 0 {
 		*u.attempts = append([]v1alpha1.Attempt(nil), (*u.attempts)[extra:]...)
 	}
 	*u.message = ""
 	w.start(u, &(*u.attempts)[len(*u.attempts)-1], false)
+	return true
+}
+
+// kept is how many attempts are remembered. Many items have fewer each, so that the whole stays small.
+func (w *worker) kept(u unit) int {
+	if u.item < 0 || len(w.s.Items) <= keptAttempts {
+		return keptAttempts
+	}
+	return max(2, keptAttempts*keptAttempts/len(w.s.Items))
+}
+
+// asked is how often it was asked whether an attempt had its effect.
+func asked(attempts []v1alpha1.Attempt, number int32) int {
+	for i := len(attempts) - 1; i >= 0; i-- {
+		if a := &attempts[i]; a.Verify && a.Number == number {
+			n, err := strconv.Atoi(a.ID[strings.LastIndex(a.ID, ".v")+2:])
+			if err == nil {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// ready tells whether all that the action reads is there. If not, no attempt is begun: the step waits, or has failed.
+func (w *worker) ready(u unit) bool {
+	vars := w.vars(u.item, u.value)
+	for _, t := range templatesOf(&w.step.Action) {
+		_, err := w.m.in.Eval.Template(t, vars)
+		var pending *expr.PendingError
+		switch {
+		case err == nil:
+			continue
+		case w.m.removing:
+			w.m.wake(w.m.now.Add(removalRetry))
+		case !errors.As(err, &pending):
+			w.giveUp(u, err.Error())
+			return false
+		default:
+			w.m.wake(w.deadline)
+		}
+		*u.message = bounded(err.Error())
+		return false
+	}
 	return true
 }
 
@@ -269,7 +336,7 @@ func (w *worker) key(u unit) string {
 func (w *worker) start(u unit, a *v1alpha1.Attempt, resume bool) {
 	w.m.out.Start = append(w.m.out.Start, w.begun(u, a, resume))
 	if at := w.attemptDeadline(a); at.Before(w.deadline) {
-		w.m.wake(at.Add(grace))
+		w.m.wake(at)
 	}
 }
 
@@ -285,8 +352,12 @@ func (w *worker) begun(u unit, a *v1alpha1.Attempt, resume bool) Start {
 }
 
 func (w *worker) attemptDeadline(a *v1alpha1.Attempt) time.Time {
-	if w.step.Timeout > 0 {
-		if at := a.StartTime.Add(w.step.Timeout); at.Before(w.deadline) {
+	timeout := w.step.Timeout
+	if timeout <= 0 && w.m.removing {
+		timeout = cmp.Or(w.m.op.Timeout, time.Hour)
+	}
+	if timeout > 0 {
+		if at := a.StartTime.Add(timeout); at.Before(w.deadline) {
 			return at
 		}
 	}
@@ -369,6 +440,10 @@ func (w *worker) ended(u unit, a *v1alpha1.Attempt, r Result) {
 		w.retry(u, a, r)
 	case FailedForGood:
 		a.State = v1alpha1.StepFailed
+		if w.m.removing {
+			w.retry(u, a, r)
+			return
+		}
 		w.failUnit(u, r.Message)
 	case Unknown, Waiting:
 		a.State = v1alpha1.StepUnknown
@@ -376,19 +451,27 @@ func (w *worker) ended(u unit, a *v1alpha1.Attempt, r Result) {
 	}
 }
 
-// retry plans the next attempt, if there is one.
+// retry plans the next attempt, if there is one. After one of which nobody knows whether it had its effect there is at least one,
+// whatever retries says: the step asks for it by its policy.
 func (w *worker) retry(u unit, a *v1alpha1.Attempt, r Result) {
-	if int(a.Number) > w.step.Retries {
-		if w.step.Retries > 0 {
-			r.Message = fmt.Sprintf("%s (after %d attempts)", r.Message, a.Number)
-		}
-		w.failUnit(u, r.Message)
-		return
-	}
 	pause := max(w.backoff(a.Number), r.RetryAfter)
+	most := w.step.Retries
+	if a.State == v1alpha1.StepUnknown {
+		most = max(most, 1)
+	}
+	if int(a.Number) > most {
+		if !w.m.removing {
+			if w.step.Retries > 0 {
+				r.Message = fmt.Sprintf("%s (after %d attempts)", r.Message, a.Number)
+			}
+			w.giveUp(u, r.Message)
+			return
+		}
+		pause = max(pause, removalRetry)
+	}
 	at := micro(w.m.now.Add(pause))
 	if !at.Time.Before(w.deadline) {
-		w.failUnit(u, r.Message+"; there is no time left for another attempt")
+		w.giveUp(u, r.Message+"; there is no time left for another attempt")
 		return
 	}
 	a.RetryTime = &at
@@ -438,18 +521,17 @@ func (w *worker) verified(u unit, a *v1alpha1.Attempt, r Result) {
 		*u.state, *u.message = v1alpha1.StepSucceeded, ""
 	case hadNoEffect(r):
 		a.State = v1alpha1.StepFailed
-		a.Message = "it has had no effect: it is done again"
+		a.Message = "it has had no effect"
+		if w.spent(a.Number) {
+			w.failUnit(u, "the attempt before has had no effect")
+			return
+		}
 		at := micro(w.m.now)
 		a.RetryTime = &at
 	default:
 		a.State = v1alpha1.StepUnknown
-		failures := 0
-		for _, old := range *u.attempts {
-			if old.Verify && old.Number == a.Number {
-				failures++
-			}
-		}
-		if failures > w.step.Retries {
+		failures := asked(*u.attempts, a.Number)
+		if r.Outcome == FailedForGood || failures > w.step.Retries {
 			*u.state, *u.message = v1alpha1.StepUnknown, bounded("verify: "+r.Message)
 			return
 		}
@@ -466,8 +548,9 @@ func hadNoEffect(r Result) bool {
 	if !ok || r.Outcome != Failed && r.Outcome != FailedForGood {
 		return false
 	}
-	if _, exited := result["exitCode"]; exited {
-		return true
+	if code, exited := result["exitCode"]; exited {
+		// The command that was to tell could not be run: that is no answer.
+		return fmt.Sprint(code) != "0" && fmt.Sprint(code) != "126" && fmt.Sprint(code) != "127"
 	}
 	return fmt.Sprint(result["status"]) == "404"
 }
@@ -487,8 +570,19 @@ func (w *worker) verifyByCondition(u unit) bool {
 		*u.state, *u.message = v1alpha1.StepSucceeded, ""
 		return false
 	}
-	last := (*u.attempts)[len(*u.attempts)-1]
+	last := &(*u.attempts)[len(*u.attempts)-1]
+	last.State = v1alpha1.StepFailed
+	last.Message = bounded(last.Message + "; it has had no effect")
+	if w.spent(last.Number) {
+		w.failUnit(u, last.Message)
+		return false
+	}
 	return w.attempt(u, false, last.Number+1)
+}
+
+// spent tells whether an attempt that is known to have had no effect was the last one.
+func (w *worker) spent(number int32) bool {
+	return !w.m.removing && int(number) > max(w.step.Retries, 1)
 }
 
 // yield keeps what a unit yields.
@@ -496,8 +590,12 @@ func (w *worker) yield(u unit, r Result) {
 	output := r.Output
 	if w.step.Output != nil {
 		vars := w.vars(u.item, u.value)
-		vars[program.VarResult] = r.Result
-		var err error
+		result, _, err := plain(r.Result)
+		if err != nil {
+			w.failUnit(u, "result: "+err.Error()+" (the step itself has had its effect)")
+			return
+		}
+		vars[program.VarResult] = result
 		if output, err = w.m.in.Eval.Template(w.step.Output, vars); err != nil {
 			w.failUnit(u, "output: "+err.Error()+" (the step itself has had its effect)")
 			return
@@ -506,14 +604,38 @@ func (w *worker) yield(u unit, r Result) {
 	if expr.IsOmit(output) {
 		output = nil
 	}
-	if n := size(output); n > MaxOutput {
+	output, n, err := plain(output)
+	if err != nil {
+		w.failUnit(u, "output: "+err.Error()+" (the step itself has had its effect)")
+		return
+	}
+	if n += w.yielded(); n > MaxOutput {
 		w.failUnit(u, fmt.Sprintf("output: it has %d bytes as JSON, at most %d are kept; select what matters with output (the step itself has had its effect)", n, MaxOutput))
 		return
 	}
 	if output != nil {
-		*u.output = (&v1alpha1.JSONValue{Value: output}).DeepCopy()
+		*u.output = &v1alpha1.JSONValue{Value: output}
 	}
 	*u.state, *u.message = v1alpha1.StepSucceeded, ""
+}
+
+// yielded is the size of what the items of the step have yielded: together they are the output of the step.
+func (w *worker) yielded() int {
+	n := 0
+	for i := range w.s.Items {
+		if o := w.s.Items[i].Output; o != nil {
+			n += size(o.Value)
+		}
+	}
+	return n
+}
+
+// giveUp ends a unit: as unknown if nobody knows whether the last attempt has had its effect.
+func (w *worker) giveUp(u unit, message string) {
+	w.failUnit(u, message)
+	if n := len(*u.attempts); n > 0 && (*u.attempts)[n-1].State == v1alpha1.StepUnknown {
+		*u.state = v1alpha1.StepUnknown
+	}
 }
 
 func (w *worker) failUnit(u unit, message string) {
@@ -537,7 +659,14 @@ func (m *machine) endStep(s *v1alpha1.StepStatus, state v1alpha1.StepState, mess
 
 // stopAll stops every attempt that is under way.
 func (m *machine) stopAll(why string) {
-	m.stopList(m.op.Steps, m.st.Steps, "", why)
+	steps := slices.Clone(m.op.Steps)
+	for i := range m.st.Steps {
+		// What the operation does not have any more is stopped all the same.
+		if name := m.st.Steps[i].Name; m.op.Step(name) == nil {
+			steps = append(steps, &program.Step{Name: name})
+		}
+	}
+	m.stopList(steps, m.st.Steps, "", why)
 }
 
 func (m *machine) stopList(steps []*program.Step, list []v1alpha1.StepStatus, prefix, why string) {
@@ -561,7 +690,7 @@ func (m *machine) stopList(steps []*program.Step, list []v1alpha1.StepStatus, pr
 				item.State = v1alpha1.StepCancelled
 			}
 		}
-		m.stopList(step.Undo, s.Undo, prefix+step.Name+"-undo-", why)
+		m.stopList(step.Undo, s.Undo, prefix+step.Name+".undo.", why)
 	}
 }
 

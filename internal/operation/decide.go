@@ -3,6 +3,7 @@ package operation
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
@@ -21,6 +22,10 @@ type machine struct {
 	st  *v1alpha1.OperationRunStatus
 	now time.Time
 	out Decision
+	// closing: the run is to end. What has come to its end is noted; nothing begins.
+	closing bool
+	// removing: steps of onRemove are done, until they succeed.
+	removing bool
 }
 
 // Decide computes what is to be done next for a run.
@@ -44,23 +49,24 @@ func (m *machine) decide() {
 	if m.st.State == "" {
 		m.st.State = v1alpha1.RunPending
 	}
-	if why := m.cancelled(); why != "" {
+	m.rewind()
+	begun := m.st.State != v1alpha1.RunPending
+	switch why := m.cancelled(); {
+	case m.in.Turn.Fail != "":
+		m.halt(m.in.Turn.Fail)
+		m.end(v1alpha1.RunFailed, ReasonImpossible, m.in.Turn.Fail)
+		return
+	case begun && m.changed():
+		return
+	case why != "":
 		m.cancel(why)
 		return
 	}
-	if m.in.Turn.Fail != "" {
-		m.stopAll(ReasonImpossible)
-		m.end(v1alpha1.RunFailed, ReasonImpossible, m.in.Turn.Fail)
-		return
-	}
-	if m.st.State == v1alpha1.RunPending {
+	if !begun {
 		if !m.mayBegin() {
 			return
 		}
 		m.begin()
-	}
-	if m.changed() {
-		return
 	}
 	if m.st.State == v1alpha1.RunUndoing {
 		m.undo()
@@ -116,9 +122,12 @@ func (m *machine) retried() {
 	m.st.Retry = r.ID
 	kept := m.st.Steps[:0:0]
 	for _, s := range m.op.Steps[:from] {
-		if old := m.status(s.Name); old != nil {
+		if old := m.status(s.Name); old != nil && old.State.Ended() {
 			kept = append(kept, *old)
+			continue
 		}
+		at := micro(m.now)
+		kept = append(kept, v1alpha1.StepStatus{Name: s.Name, State: v1alpha1.StepSkipped, EndTime: &at, Message: "left out: the run was begun again at " + r.From})
 	}
 	m.st.Steps, m.st.Output = kept, nil
 	m.st.State, m.st.Reason, m.st.Message, m.st.CompletionTime, m.st.Duration = v1alpha1.RunPending, "", "", nil, ""
@@ -185,18 +194,26 @@ func (m *machine) cancel(why string) {
 		m.undo()
 		return
 	}
-	m.stopAll(why)
+	if m.st.State == v1alpha1.RunRunning {
+		m.closing = true // what has come to its end by now is noted, and nothing begins
+		if m.proceed(); m.st.State.Ended() {
+			return
+		}
+	}
+	if m.st.State == v1alpha1.RunUndoing {
+		return
+	}
+	m.halt(why)
 	undo := false
 	for i := range m.st.Steps {
 		s := &m.st.Steps[i]
-		if !s.State.Ended() {
-			m.endStep(s, v1alpha1.StepCancelled, why)
-		}
-		if step := m.op.Step(s.Name); step != nil && step.OnFailure == v1alpha1.StepFailureUndo {
-			undo = true
-		}
+		step := m.op.Step(s.Name)
+		undo = undo || step != nil && step.OnFailure == v1alpha1.StepFailureUndo && mayHaveHadEffect(s)
 	}
 	if undo {
+		if m.st.State == v1alpha1.RunPending {
+			m.st.Program, m.st.Revision = m.op.Hash, m.in.Revision // as if it had begun again
+		}
 		m.st.State, m.st.Reason, m.st.Message = v1alpha1.RunUndoing, ReasonCancelled, bounded(why)
 		m.undo()
 		return
@@ -204,21 +221,33 @@ func (m *machine) cancel(why string) {
 	m.end(v1alpha1.RunCancelled, ReasonCancelled, why)
 }
 
+// halt stops what is under way, and ends the steps that have not ended.
+func (m *machine) halt(why string) {
+	m.out.Start = nil
+	m.stopAll(why)
+	for i := range m.st.Steps {
+		s := &m.st.Steps[i]
+		if !s.State.Ended() {
+			m.endStep(s, v1alpha1.StepCancelled, why)
+		}
+		for j := range s.Undo {
+			if u := &s.Undo[j]; !u.State.Ended() {
+				m.endStep(u, v1alpha1.StepCancelled, why)
+			}
+		}
+	}
+}
+
 // changed ends a run whose operation is not any more the one that it began with.
 func (m *machine) changed() bool {
 	if m.st.Program == m.op.Hash {
 		return false
 	}
-	if len(m.st.Steps) == 0 {
-		m.st.Program, m.st.Revision = m.op.Hash, m.in.Revision
+	if !slices.ContainsFunc(m.st.Steps, func(s v1alpha1.StepStatus) bool { return s.State != v1alpha1.StepPending }) {
+		m.st.Program, m.st.Revision, m.st.Steps = m.op.Hash, m.in.Revision, nil
 		return false
 	}
-	m.stopAll("the operation changed")
-	for i := range m.st.Steps {
-		if s := &m.st.Steps[i]; !s.State.Ended() {
-			m.endStep(s, v1alpha1.StepCancelled, "the operation changed")
-		}
-	}
+	m.halt("the operation changed")
 	m.end(v1alpha1.RunFailed, ReasonDefinitionChanged, "the definition of the operation changed while the run was under way; retry it to run the operation as it is now")
 	return true
 }
@@ -233,6 +262,9 @@ func (m *machine) proceed() {
 		}
 		expired := !m.now.Before(deadline)
 		if s == nil {
+			if m.closing {
+				return
+			}
 			if expired {
 				m.end(v1alpha1.RunFailed, ReasonTimeout, fmt.Sprintf("the run did not end within %s", m.op.Timeout))
 				return
@@ -264,70 +296,113 @@ func (m *machine) passed(step *program.Step, s *v1alpha1.StepStatus) bool {
 	case v1alpha1.StepPending, v1alpha1.StepRunning, v1alpha1.StepSucceeded, v1alpha1.StepSkipped, v1alpha1.StepCancelled, v1alpha1.StepUndone:
 		return true
 	}
+	reason := ReasonStepFailed
+	switch {
+	case s.State == v1alpha1.StepUnknown:
+		reason = ReasonOutcomeUnknown
+	case !m.now.Before(m.deadline()):
+		reason = ReasonTimeout
+	}
 	switch step.OnFailure {
 	case v1alpha1.StepFailureContinue:
 		return true
 	case v1alpha1.StepFailureUndo:
-		m.st.State = v1alpha1.RunUndoing
-		m.st.Reason, m.st.Message = ReasonStepFailed, s.Message
-		if s.State == v1alpha1.StepUnknown {
-			m.st.Reason = ReasonOutcomeUnknown
-		}
+		m.st.State, m.st.Reason, m.st.Message = v1alpha1.RunUndoing, reason, s.Message
 		m.undo()
 		return false
 	case v1alpha1.StepFailureFail:
 	}
+	state := v1alpha1.RunFailed
 	if s.State == v1alpha1.StepUnknown {
-		m.end(v1alpha1.RunUnknown, ReasonOutcomeUnknown, s.Message)
-	} else {
-		m.end(v1alpha1.RunFailed, ReasonStepFailed, s.Message)
+		state = v1alpha1.RunUnknown
 	}
+	m.end(state, reason, s.Message)
 	return false
 }
 
-// undo takes back, latest first, the steps that have had their effect, or may have had it.
+// undo takes back, latest first, the steps that have had their effect, or may have had it: the one that failed too, if its outcome
+// is unknown or some of its items were done. An undo step that fails does not keep the others from being done. The undo steps have
+// the operation's timeout once more.
 func (m *machine) undo() {
+	m.closing = false
 	deadline := m.now.Add(time.Hour)
 	if m.op.Timeout > 0 {
 		deadline = m.deadline().Add(m.op.Timeout)
 	}
-	failed := ""
+	failed, undone, unknown := "", false, false
 	for i := len(m.op.Steps) - 1; i >= 0; i-- {
 		step := m.op.Steps[i]
 		s := m.status(step.Name)
-		if s == nil || len(step.Undo) == 0 || !mayHaveHadEffect(s) {
+		if s == nil {
 			continue
 		}
-		if !m.list(step.Undo, &s.Undo, deadline, step.Name+"-undo-") {
+		undone = undone || s.State == v1alpha1.StepUndone
+		if len(step.Undo) == 0 || !mayHaveHadEffect(s) {
+			unknown = unknown || s.State == v1alpha1.StepUnknown && step.OnFailure != v1alpha1.StepFailureContinue
+			continue
+		}
+		if !m.list(step.Undo, &s.Undo, deadline, step.Name+".undo.") {
 			m.wake(deadline)
 			return
 		}
+		problem := ""
 		for j := range s.Undo {
 			if u := &s.Undo[j]; u.State == v1alpha1.StepFailed || u.State == v1alpha1.StepUnknown {
-				failed = fmt.Sprintf("; undoing step %s failed: %s", step.Name, u.Message)
+				problem = fmt.Sprintf("; undoing step %s failed: %s", step.Name, u.Message)
 			}
 		}
-		if failed == "" {
-			s.State = v1alpha1.StepUndone
+		if problem == "" {
+			s.State, undone = v1alpha1.StepUndone, true
+			continue
 		}
+		failed, unknown = problem, unknown || s.State == v1alpha1.StepUnknown
 	}
 	state := v1alpha1.RunFailed
 	switch {
 	case m.st.Reason == ReasonCancelled:
 		state = v1alpha1.RunCancelled
-	case m.st.Reason == ReasonOutcomeUnknown && failed != "":
+	case m.st.Reason == ReasonOutcomeUnknown && unknown:
 		state = v1alpha1.RunUnknown
 	}
 	message := m.st.Message
-	if failed == "" {
+	if failed == "" && undone && state != v1alpha1.RunUnknown {
 		message += "; what was done has been undone"
 	}
 	m.end(state, m.st.Reason, message+failed)
 }
 
-// mayHaveHadEffect: it had it, or was under way when it was cancelled, or nobody knows.
+// mayHaveHadEffect: it had it, or was under way when it was cancelled, or nobody knows; or one of its items.
 func mayHaveHadEffect(s *v1alpha1.StepStatus) bool {
-	return s.State == v1alpha1.StepSucceeded || s.State == v1alpha1.StepUnknown || s.State == v1alpha1.StepCancelled && s.StartTime != nil
+	switch s.State {
+	case v1alpha1.StepSucceeded, v1alpha1.StepUnknown:
+		return true
+	case v1alpha1.StepSkipped, v1alpha1.StepUndone:
+		return false
+	case v1alpha1.StepPending, v1alpha1.StepRunning, v1alpha1.StepFailed, v1alpha1.StepCancelled:
+	}
+	for i := range s.Items {
+		item := &s.Items[i]
+		if item.State == v1alpha1.StepSucceeded || item.State == v1alpha1.StepUnknown || attemptsMayHaveHadEffect(item.Attempts) {
+			return true
+		}
+	}
+	return attemptsMayHaveHadEffect(s.Attempts)
+}
+
+// attemptsMayHaveHadEffect: one succeeded (though its output did not), was cancelled, or nobody knows, even by asking.
+func attemptsMayHaveHadEffect(attempts []v1alpha1.Attempt) bool {
+	unknown := false
+	for i := range attempts {
+		switch a := &attempts[i]; {
+		case a.Verify:
+			unknown = unknown && a.State != v1alpha1.StepFailed
+		case a.State == v1alpha1.StepSucceeded, a.State == v1alpha1.StepCancelled:
+			return true
+		case a.State == v1alpha1.StepUnknown:
+			unknown = true
+		}
+	}
+	return unknown
 }
 
 // list does cleanup steps one after the other; a failed one does not keep the next from being done. It tells whether all have
@@ -355,37 +430,34 @@ func (m *machine) remove() {
 		m.out.Removed = true
 		return
 	}
-	timeout := m.op.Timeout
-	if timeout <= 0 {
-		timeout = time.Hour
+	m.removing = true
+	m.rewind()
+	m.out.Removed = m.list(m.op.OnRemove, &m.st.Removal, m.now.Add(forever), "remove.")
+	if s := m.removal(); s != nil {
+		m.st.Reason = ReasonRemovalFailed
+		m.st.Message = bounded(fmt.Sprintf("onRemove: step %s: %s; it is tried again", s.Name, s.Message))
+	} else {
+		m.st.Reason, m.st.Message = ReasonSucceeded, ""
 	}
-	deadline := m.now.Add(timeout)
-	if len(m.st.Removal) > 0 && m.st.Removal[0].StartTime != nil {
-		deadline = m.st.Removal[0].StartTime.Add(timeout)
-	}
-	if !m.list(m.op.OnRemove, &m.st.Removal, deadline, "remove-") {
-		m.wake(deadline)
-		return
-	}
-	for i := range m.st.Removal {
-		if s := &m.st.Removal[i]; s.State == v1alpha1.StepFailed || s.State == v1alpha1.StepUnknown {
-			m.st.Reason = ReasonRemovalFailed
-			m.st.Message = bounded(fmt.Sprintf("onRemove: step %s: %s; it is tried again later", s.Name, s.Message))
-			retry := s.EndTime.Add(removalRetry)
-			if m.now.Before(retry) {
-				m.wake(retry)
-				return
-			}
-			m.st.Removal = m.st.Removal[:i]
-			m.wake(m.now.Add(time.Millisecond))
-			return
-		}
-	}
-	m.out.Removed = true
 }
 
-// removalRetry is how long after a failure the steps of onRemove are tried again.
-const removalRetry = 5 * time.Minute
+// removal is the step of onRemove that cannot be done at the moment; nil: none.
+func (m *machine) removal() *v1alpha1.StepStatus {
+	for i := range m.st.Removal {
+		if s := &m.st.Removal[i]; !s.State.Ended() && s.Message != "" {
+			return s
+		}
+	}
+	return nil
+}
+
+const (
+	// removalRetry is how long after its last retry a step of onRemove is tried again, until it is done: what it is to remove must
+	// not be forgotten. Whoever wants the record gone all the same takes its finalizer off.
+	removalRetry = 5 * time.Minute
+	// forever is longer than anything lasts.
+	forever = 100 * 365 * 24 * time.Hour
+)
 
 // succeed ends the run well, if its output can be computed.
 func (m *machine) succeed() {
@@ -404,21 +476,27 @@ func (m *machine) succeed() {
 		m.end(v1alpha1.RunFailed, ReasonOutputFailed, "output: "+err.Error())
 		return
 	}
-	if value != nil {
-		object, ok := value.(map[string]any)
-		if n := size(value); !ok || n > MaxOutput {
-			m.end(v1alpha1.RunFailed, ReasonOutputFailed, fmt.Sprintf("output: it has %d bytes as JSON, at most %d are kept; select what matters", n, MaxOutput))
-			return
-		}
-		m.st.Output = v1alpha1.JSONObject(object).DeepCopy()
+	value, n, err := plain(value)
+	object, ok := value.(map[string]any)
+	switch {
+	case err != nil:
+		m.end(v1alpha1.RunFailed, ReasonOutputFailed, "output: "+err.Error())
+		return
+	case value != nil && !ok:
+		m.end(v1alpha1.RunFailed, ReasonOutputFailed, "output: it has to be an object")
+		return
+	case n > MaxOutput:
+		m.end(v1alpha1.RunFailed, ReasonOutputFailed, fmt.Sprintf("output: it has %d bytes as JSON, at most %d are kept; select what matters", n, MaxOutput))
+		return
 	}
+	m.st.Output = object
 	m.end(v1alpha1.RunSucceeded, ReasonSucceeded, "")
 }
 
 // deadline is when the run has to have ended.
 func (m *machine) deadline() time.Time {
 	if m.op.Timeout <= 0 || m.st.StartTime == nil {
-		return m.now.Add(100 * 365 * 24 * time.Hour)
+		return m.now.Add(forever)
 	}
 	return m.st.StartTime.Add(m.op.Timeout)
 }
@@ -430,12 +508,18 @@ func (m *machine) end(state v1alpha1.RunState, reason, message string) {
 	if m.st.StartTime != nil {
 		m.st.Duration = human(at.Sub(m.st.StartTime.Time))
 	}
+	if r := m.run.Spec.Retry; r != nil {
+		m.st.Retry = r.ID // asked for before the run had ended: it means nothing
+	}
 	m.out.Wake = time.Time{}
 	m.out.Start = nil
 }
 
 // wake asks to decide again at a time.
 func (m *machine) wake(at time.Time) {
+	if !at.After(m.now) || at.Sub(m.now) >= forever {
+		return // it has been dealt with, or never will be
+	}
 	if m.out.Wake.IsZero() || at.Before(m.out.Wake) {
 		m.out.Wake = at
 	}

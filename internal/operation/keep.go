@@ -10,13 +10,17 @@ import (
 	"github.com/libretto-dev/libretto/internal/program"
 )
 
+// childGrace is how long a run that a step began is kept in any case: the step reads what it yields.
+const childGrace = 10 * time.Minute
+
 // Keep returns the names of the runs, all of one operation and instance, that are not kept any longer, sorted. A success is kept
 // if any rule keeps it; the newest success and runs that have not ended always are.
 func Keep(now time.Time, runs []*Run, rules program.Retention) []string {
 	var successes, others []*Run
 	for _, r := range runs {
 		switch {
-		case !r.Status.State.Ended() || Waits(r):
+		case r.Deleting || !r.Status.State.Ended() || Waits(r):
+		case r.Spec.Trigger != nil && r.Spec.Trigger.Parent != "" && now.Sub(r.Ended()) < childGrace:
 		case r.Status.State == v1alpha1.RunSucceeded:
 			successes = append(successes, r)
 		default:

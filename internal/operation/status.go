@@ -11,6 +11,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/expr"
 	"github.com/libretto-dev/libretto/internal/program"
 )
 
@@ -162,7 +163,25 @@ func triggerContent(t *v1alpha1.RunTrigger) map[string]any {
 	return out
 }
 
-func micro(t time.Time) metav1.MicroTime { return metav1.NewMicroTime(t.UTC().Truncate(time.Microsecond)) }
+func micro(t time.Time) metav1.MicroTime {
+	return metav1.NewMicroTime(t.UTC().Truncate(time.Microsecond))
+}
+
+// plain makes a value of what JSON has alone, which shares nothing with it, and tells its size as JSON. What is left out is nil.
+func plain(value any) (any, int, error) {
+	if value == nil || expr.IsOmit(value) {
+		return nil, 0, nil
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil, 0, fmt.Errorf("cannot be written as JSON: %w", err)
+	}
+	var out any
+	if err := utiljson.Unmarshal(data, &out); err != nil {
+		return nil, 0, fmt.Errorf("cannot be written as JSON: %w", err)
+	}
+	return out, len(data), nil
+}
 
 // size of a value as JSON, in bytes; 0 for none.
 func size(value any) int {
