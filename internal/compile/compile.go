@@ -54,6 +54,7 @@ func Compile(def *v1alpha1.OperatorDefinition, opts Options) (*program.Program, 
 	c.resources()
 	c.order()
 	c.status()
+	c.operations()
 	c.finishCRD()
 	c.unused()
 
@@ -128,6 +129,8 @@ type compiler struct {
 	nodes []*node
 	// used are the variables and externals that something reads.
 	used map[string]bool
+	// paramSchemas are the schemas of the parameters of operations.
+	paramSchemas map[string]*schema.Schema
 	// variableReads are the variables and externals that a variable reads, by its name.
 	variableReads map[string][]string
 }
@@ -139,6 +142,9 @@ func (c *compiler) add(d diag.Diagnostic) { c.list.Add(d) }
 // namePattern is that of v1alpha1.Name.
 var namePattern = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
 
+// reserved are the variables of operations: nothing else may have their names.
+var reserved = []string{program.VarParams, program.VarSteps, program.VarOld, program.VarTrigger, program.VarRun, program.VarResult, program.VarObject}
+
 func isName(name string) bool { return namePattern.MatchString(name) && name != "self" }
 
 // names checks that no two things have the same name.
@@ -146,7 +152,7 @@ func (c *compiler) names() {
 	first := map[v1alpha1.Name]string{}
 	claim := func(name v1alpha1.Name, path, what string) {
 		switch {
-		case name == "self":
+		case name == "self", slices.Contains(reserved, string(name)):
 			c.add(diag.Diagnostic{Path: path, Message: "the name is a word of the expression language or one that Libretto uses itself; choose another", Found: fmt.Sprintf("%q", name)})
 			return
 		case !isName(string(name)):

@@ -221,7 +221,7 @@ func (c *compiler) addStatus(root *apiextensionsv1.JSONSchemaProps, path string)
 	for name, p := range status.Properties {
 		properties[name] = p
 	}
-	for name, ours := range instanceStatusSchema() {
+	for name, ours := range c.ourStatus() {
 		if _, taken := properties[name]; taken {
 			at := diag.Child(path+".properties.status.properties", name)
 			if name == "conditions" || name == "observedGeneration" {

@@ -58,7 +58,7 @@ func (c *compiler) statusFields() {
 	if !ok {
 		return
 	}
-	ours := instanceStatusSchema()
+	ours := c.ourStatus()
 	declared, _ := c.self.Field("status")
 	t := &templater{c: c, env: c.env, root: path}
 	root := &program.Part{Kind: program.PartObject}

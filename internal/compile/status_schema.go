@@ -1,11 +1,22 @@
 package compile
 
 import (
+	"maps"
+
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/utils/ptr"
 )
 
 type props = apiextensionsv1.JSONSchemaProps
+
+// ourStatus is the schema of the fields of the status that Libretto writes to instances of the definition.
+func (c *compiler) ourStatus() map[string]props {
+	ours := instanceStatusSchema()
+	if len(c.spec.Operations) > 0 {
+		maps.Copy(ours, operationStatusSchema())
+	}
+	return ours
+}
 
 // instanceStatusSchema is the schema of v1alpha1.InstanceStatus: the fields of the status that Libretto writes.
 func instanceStatusSchema() map[string]props {

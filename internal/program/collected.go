@@ -8,12 +8,13 @@ import (
 )
 
 // NeedsFinalizer tells whether instances are held, when they are deleted, until their objects have gone: where an object is
-// out of the garbage collector's reach, where dependsOn asks for an order, and where target.manage asks for it.
+// out of the garbage collector's reach, where dependsOn asks for an order, where an operation of event: Delete has to run, and
+// where target.manage asks for it.
 func (p *Program) NeedsFinalizer() bool {
 	if !p.HoldFinalizer {
 		return false
 	}
-	if p.CRD == nil {
+	if p.CRD == nil || p.HasDelete() {
 		return true
 	}
 	for _, n := range p.Nodes {

@@ -85,7 +85,9 @@ func (s *subject) remembers() bool {
 	if len(s.memory.Triggers) > 0 || s.op.Stale > 0 {
 		return true
 	}
-	return slices.ContainsFunc(s.op.Triggers, func(t *program.Trigger) bool { return t.Type == v1alpha1.TriggerTypeEvery || t.Type == v1alpha1.TriggerTypeCondition })
+	return slices.ContainsFunc(s.op.Triggers, func(t *program.Trigger) bool {
+		return t.Type == v1alpha1.TriggerTypeEvery || t.Type == v1alpha1.TriggerTypeCondition
+	})
 }
 
 // of returns what a trigger remembers; nil: nothing.

@@ -1,0 +1,605 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/diag"
+	"github.com/libretto-dev/libretto/internal/expr"
+	"github.com/libretto-dev/libretto/internal/program"
+	"github.com/libretto-dev/libretto/internal/schema"
+)
+
+// steps compiles the steps of an operation.
+func (o *operationCompiler) steps(in []v1alpha1.Step) []*program.Step {
+	names := o.stepNames(len(in), o.path+".steps", func(i int) (v1alpha1.Name, *v1alpha1.Action) { return in[i].Name, &in[i].Action })
+	var out []*program.Step
+	for i := range in {
+		path := diag.Index(o.path+".steps", i)
+		out = append(out, o.step(&in[i], names[i], path))
+		o.before = append(o.before, names[i])
+	}
+	for i := range in { // undo steps may read what all steps yield
+		out[i].Undo = o.cleanup(in[i].Undo, diag.Index(o.path+".steps", i)+".undo", false)
+	}
+	return out
+}
+
+// stepNames gives each step its name, and checks that no two have the same.
+func (o *operationCompiler) stepNames(n int, path string, of func(i int) (v1alpha1.Name, *v1alpha1.Action)) []string {
+	names := make([]string, n)
+	taken := map[string]bool{}
+	for i := range n {
+		name, _ := of(i)
+		if name == "" {
+			continue
+		}
+		if taken[string(name)] {
+			o.add(diag.Diagnostic{Path: diag.Index(path, i) + ".name", Message: fmt.Sprintf("there are two steps %q", name), Hint: "rename one"})
+		}
+		if !isName(string(name)) {
+			o.add(diag.Diagnostic{Path: diag.Index(path, i) + ".name", Message: "should match '" + namePattern.String() + "'", Found: fmt.Sprintf("%q", name)})
+		}
+		names[i] = string(name)
+		taken[names[i]] = true
+	}
+	for i := range n {
+		if names[i] != "" {
+			continue
+		}
+		_, action := of(i)
+		base := cmp.Or(actionOf(action), "step")
+		name := base
+		for k := 2; taken[name]; k++ {
+			name = fmt.Sprintf("%s%d", base, k)
+		}
+		names[i] = name
+		taken[name] = true
+	}
+	return names
+}
+
+// actionOf is the name of an action.
+func actionOf(a *v1alpha1.Action) string {
+	for _, one := range actions(a) {
+		if one.set {
+			return one.name
+		}
+	}
+	return ""
+}
+
+type namedAction struct {
+	name string
+	set  bool
+}
+
+func actions(a *v1alpha1.Action) []namedAction {
+	return []namedAction{
+		{"apply", a.Apply != nil}, {"patch", a.Patch != nil}, {"delete", a.Delete != nil}, {"wait", a.Wait != nil}, {"exec", a.Exec != nil},
+		{"job", a.Job != nil}, {"http", a.HTTP != nil}, {"event", a.Event != nil}, {"log", a.Log != ""}, {"set", a.Set != nil}, {"run", a.Run != nil},
+	}
+}
+
+func (o *operationCompiler) step(s *v1alpha1.Step, name, path string) *program.Step {
+	out := &program.Step{
+		Name: name, Timeout: o.duration(s.Timeout, path+".timeout", 0), Retries: defaultRetries,
+		OnFailure: cmp.Or(s.OnFailure, v1alpha1.StepFailureFail), OnUnknown: s.OnUnknown, Parallel: 1,
+	}
+	if s.Retries != nil {
+		out.Retries = int(*s.Retries)
+	}
+	o.backoff(out, s.Backoff, s.Job != nil, path)
+	out.When = o.expressionAt(s.When, path+".when", o.env, expr.Bool)
+	env := o.env
+	if s.ForEach != nil {
+		env = o.forEach(s.ForEach, out, path+".forEach")
+	}
+	o.action(&s.Action, out, path, env)
+	switch {
+	case s.OnUnknown == v1alpha1.UnknownPolicyVerify && s.Verify == nil:
+		o.errorf(path, "onUnknown: Verify needs verify")
+	case s.Verify != nil && s.OnUnknown != v1alpha1.UnknownPolicyVerify:
+		o.errorf(path+".verify", "verify belongs to onUnknown: Verify")
+	case s.Verify != nil:
+		out.Verify = o.verify(s.Verify, path+".verify", env)
+	}
+	if s.Output != nil {
+		value, err := decodeJSON(s.Output.Raw)
+		if err != nil {
+			o.errorf(path+".output", "cannot read it as JSON: %s", err)
+		} else {
+			out.Output = o.templateRead(value, nil, path+".output", o.extended(env, path, program.VarResult))
+		}
+	}
+	return out
+}
+
+func (o *operationCompiler) backoff(out *program.Step, b *v1alpha1.Backoff, job bool, path string) {
+	out.BackoffInitial, out.BackoffMax = defaultBackoff, defaultMaxBackoff
+	if job {
+		out.BackoffInitial = defaultJobBackoff
+	}
+	if b == nil {
+		return
+	}
+	out.BackoffInitial = o.duration(b.Initial, path+".backoff.initial", out.BackoffInitial)
+	out.BackoffMax = max(o.duration(b.Max, path+".backoff.max", out.BackoffMax), out.BackoffInitial)
+}
+
+func (o *operationCompiler) forEach(f *v1alpha1.StepForEach, out *program.Step, path string) *expr.Env {
+	out.ForEach = &program.ForEach{Var: string(f.Var), In: o.expressionAt(f.In, path+".in", o.env, expr.List)}
+	if f.Parallel != nil {
+		out.Parallel = int(*f.Parallel)
+	}
+	item := expr.Variable{Name: string(f.Var)}
+	if out.ForEach.In != nil {
+		item.Schema = out.ForEach.In.Schema().Items()
+	}
+	if o.env == nil {
+		return nil
+	}
+	if !isName(item.Name) {
+		o.add(diag.Diagnostic{Path: path + ".var", Message: "should match '" + namePattern.String() + "'", Found: fmt.Sprintf("%q", item.Name)})
+		return nil
+	}
+	env, err := o.env.With(item)
+	if err != nil {
+		o.add(diag.Diagnostic{Path: path + ".var", Message: fmt.Sprintf("the name %q is taken", item.Name), Hint: "choose another name for the item"})
+		return nil
+	}
+	return env
+}
+
+// extended adds an untyped variable to an environment.
+func (o *operationCompiler) extended(env *expr.Env, path, name string) *expr.Env {
+	if env == nil {
+		return nil
+	}
+	out, err := env.With(expr.Variable{Name: name})
+	if err != nil {
+		o.errorf(path, "%s", err)
+		return env
+	}
+	return out
+}
+
+func (o *operationCompiler) verify(v *v1alpha1.Verify, path string, env *expr.Env) *program.Verify {
+	out := &program.Verify{Condition: o.expressionAt(v.Condition, path+".condition", env, expr.Bool)}
+	if v.Exec != nil {
+		out.Exec = o.exec(v.Exec, path+".exec", env)
+	}
+	if v.HTTP != nil {
+		out.HTTP = o.http(v.HTTP, path+".http", env)
+	}
+	return out
+}
+
+// cleanup compiles undo steps, or those of onRemove.
+func (o *operationCompiler) cleanup(in []v1alpha1.CleanupStep, path string, removing bool) []*program.Step {
+	names := o.stepNames(len(in), path, func(i int) (v1alpha1.Name, *v1alpha1.Action) { return in[i].Name, &in[i].Action })
+	var out []*program.Step
+	for i := range in {
+		s := &in[i]
+		at := diag.Index(path, i)
+		step := &program.Step{
+			Name: names[i], Timeout: o.duration(s.Timeout, at+".timeout", 0), Retries: defaultRetries, OnFailure: v1alpha1.StepFailureContinue,
+			OnUnknown: cmp.Or(s.OnUnknown, v1alpha1.UnknownPolicyRetry), Parallel: 1,
+		}
+		if s.Retries != nil {
+			step.Retries = int(*s.Retries)
+		}
+		o.backoff(step, s.Backoff, s.Job != nil, at)
+		step.When = o.expressionAt(s.When, at+".when", o.env, expr.Bool)
+		o.action(&s.Action, step, at, o.env)
+		if removing && s.Run != nil {
+			o.add(diag.Diagnostic{Path: at + ".run", Message: "onRemove cannot run an operation: its record would outlive what it removes", Hint: "write its steps here"})
+		}
+		out = append(out, step)
+	}
+	return out
+}
+
+// action compiles what a step does.
+func (o *operationCompiler) action(a *v1alpha1.Action, out *program.Step, path string, env *expr.Env) {
+	var set []string
+	for _, one := range actions(a) {
+		if one.set {
+			set = append(set, one.name)
+		}
+	}
+	if len(set) != 1 {
+		d := diag.Diagnostic{Path: path, Message: "exactly one of apply, patch, delete, wait, exec, job, http, event, log, set and run must be set"}
+		if len(set) > 1 {
+			d.Found = strings.Join(set, ", ")
+		}
+		o.add(d)
+		return
+	}
+	at := path + "." + set[0]
+	switch {
+	case a.Apply != nil:
+		out.Action.Apply = o.apply(a.Apply, at, env)
+	case a.Patch != nil:
+		out.Action.Patch = o.patch(a.Patch, at, env)
+	case a.Delete != nil:
+		out.Action.Delete = &program.DeleteAction{Object: o.reference(&a.Delete.Object, at+".object", env), Propagation: cmp.Or(a.Delete.Propagation, "Background")}
+	case a.Wait != nil:
+		out.Action.Wait = o.wait(a.Wait, at, env)
+	case a.Exec != nil:
+		out.Action.Exec = o.exec(a.Exec, at, env)
+	case a.Job != nil:
+		out.Action.Job = o.job(a.Job, at, env)
+	case a.HTTP != nil:
+		out.Action.HTTP = o.http(a.HTTP, at, env)
+	case a.Event != nil:
+		out.Action.Event = &program.EventAction{Type: cmp.Or(a.Event.Type, "Normal"),
+			Reason: o.textAt(a.Event.Reason, at+".reason", env), Message: o.textAt(a.Event.Message, at+".message", env)}
+	case a.Log != "":
+		out.Action.Log = o.textAt(a.Log, at, env)
+	case a.Set != nil:
+		out.Action.Set = o.set(a, at, env)
+	case a.Run != nil:
+		out.Action.Run = o.runAction(a.Run, at, env)
+	}
+}
+
+func (o *operationCompiler) apply(a *v1alpha1.ApplyAction, path string, env *expr.Env) *program.ApplyAction {
+	path += ".template"
+	if a.Template == nil {
+		o.errorf(path, "apply needs a template")
+		return &program.ApplyAction{Template: program.StaticTemplate(map[string]any{})}
+	}
+	n := &node{path: strings.TrimSuffix(path, ".template"), spec: &v1alpha1.Resource{Template: a.Template}, Node: &program.Node{}, reads: map[string]edge{}}
+	o.identify(n)
+	if n.object == nil || !n.ok {
+		return &program.ApplyAction{Template: program.StaticTemplate(map[string]any{})}
+	}
+	o.metadata(n, path)
+	out := &program.ApplyAction{Kind: n.Kinds[0], Template: o.templateRead(n.object, n.schema, path, env)}
+	o.labels(part(out.Template, "metadata", "labels"), path+".metadata.labels")
+	o.annotations(part(out.Template, "metadata", "annotations"), path+".metadata.annotations")
+	return out
+}
+
+// reference compiles a reference to an object.
+func (o *operationCompiler) reference(r *v1alpha1.ObjectReference, path string, env *expr.Env) program.ObjectReference {
+	var out program.ObjectReference
+	if r.Resource != "" {
+		if r.APIVersion != "" || r.Kind != "" || r.Name != "" || r.Namespace != "" {
+			o.errorf(path, "name either a resource of the definition, or apiVersion, kind and name")
+		}
+		n := o.nodeNamed(string(r.Resource), path+".resource")
+		switch {
+		case n == nil:
+		case !n.Single():
+			o.add(diag.Diagnostic{Path: path + ".resource", Message: fmt.Sprintf("resource %s is a list of objects", n.Name), Hint: "name one by apiVersion, kind and name"})
+		case len(n.Kinds) == 1:
+			out.Node, out.Kind = n.Node, n.Kinds[0]
+			o.used[n.Name] = true
+		}
+		return out
+	}
+	if r.APIVersion == "" || r.Kind == "" || r.Name == "" {
+		o.errorf(path, "name either a resource of the definition, or apiVersion, kind and name")
+		return out
+	}
+	kind, _, ok := o.kind(r.APIVersion, r.Kind, path)
+	if !ok {
+		return out
+	}
+	out.Kind = kind
+	out.Name = o.textAt(r.Name, path+".name", env)
+	if r.Namespace != "" {
+		out.Namespace = o.textAt(r.Namespace, path+".namespace", env)
+		if !kind.Namespaced && !kind.Pending {
+			o.add(diag.Diagnostic{Path: path + ".namespace", Message: fmt.Sprintf("%s stands in no namespace", kind.Kind), Hint: "remove the line"})
+		}
+	} else if kind.Namespaced && !o.program.Instance.Namespaced && !o.program.Instance.Pending {
+		o.add(diag.Diagnostic{Path: path, Message: fmt.Sprintf("%s needs a namespace, and instances have none that it could be taken from", kind.Kind), Hint: "add namespace"})
+	}
+	return out
+}
+
+// schemaOf is what is known of a referenced object.
+func (o *operationCompiler) schemaOf(r program.ObjectReference) *schema.Schema {
+	if known := o.kinds[r.Kind.GroupVersionKind]; known != nil {
+		return known.Schema
+	}
+	return nil
+}
+
+func (o *operationCompiler) patch(a *v1alpha1.PatchAction, path string, env *expr.Env) *program.PatchAction {
+	out := &program.PatchAction{Object: o.reference(&a.Object, path+".object", env), Subresource: a.Subresource}
+	switch {
+	case (a.Merge == nil) == (len(a.JSON) == 0):
+		o.errorf(path, "exactly one of merge and json must be set")
+	case a.Merge != nil:
+		if object, ok := o.object(a.Merge, path+".merge"); ok {
+			s := o.schemaOf(out.Object)
+			if a.Subresource == "scale" {
+				s = nil
+			}
+			t := o.template(withoutNull(object), s, path+".merge", env, true)
+			for _, use := range t.Uses {
+				o.reads(use.Expr, path+".merge."+use.Path)
+			}
+			out.Merge = o.withNull(t, object, path+".merge", env)
+		}
+	default:
+		out.JSON = o.jsonPatch(a.JSON, path+".json", env)
+	}
+	return out
+}
+
+// withoutNull leaves out the fields that a merge patch removes: a schema takes no null.
+func withoutNull(object map[string]any) map[string]any {
+	out := make(map[string]any, len(object))
+	for name, value := range object {
+		switch v := value.(type) {
+		case nil:
+		case map[string]any:
+			out[name] = withoutNull(v)
+		default:
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// withNull compiles a merge patch as it is, if it removes fields; it has been checked without them.
+func (o *operationCompiler) withNull(checked *program.Template, object map[string]any, path string, env *expr.Env) *program.Template {
+	if len(checked.Uses) == 0 {
+		return program.StaticTemplate(object)
+	}
+	before := len(o.list)
+	t := o.template(object, nil, path, env, true)
+	o.list = o.list[:before] // said already
+	return t
+}
+
+func (o *operationCompiler) jsonPatch(in []v1alpha1.JSONPatchOperation, path string, env *expr.Env) *program.Template {
+	list := make([]any, len(in))
+	for i := range in {
+		p := &in[i]
+		one := map[string]any{"op": p.Op, "path": p.Path}
+		if p.From != "" {
+			one["from"] = p.From
+		}
+		if p.Value != nil {
+			value, err := decodeJSON(p.Value.Raw)
+			if err != nil {
+				o.errorf(diag.Index(path, i)+".value", "cannot read it as JSON: %s", err)
+			}
+			one["value"] = value
+		}
+		list[i] = one
+	}
+	t := o.template(list, nil, path, env, true)
+	for _, use := range t.Uses {
+		o.reads(use.Expr, path+use.Path)
+	}
+	return t
+}
+
+func (o *operationCompiler) wait(a *v1alpha1.WaitAction, path string, env *expr.Env) *program.WaitAction {
+	out := &program.WaitAction{Duration: o.duration(a.Duration, path+".duration", 0)}
+	if (a.Until == "") == (a.Duration == "") {
+		o.errorf(path, "exactly one of until and duration must be set")
+	}
+	if a.Object != nil {
+		reference := o.reference(a.Object, path+".object", env)
+		out.Object = &reference
+		if env != nil {
+			// What is missing in the object may come.
+			extended, err := env.With(expr.Variable{Name: program.VarObject, Schema: o.schemaOf(reference), Pending: true})
+			if err != nil {
+				o.errorf(path, "%s", err)
+			} else {
+				env = extended
+			}
+		}
+	}
+	out.Until = o.expressionAt(a.Until, path+".until", env, expr.Bool)
+	return out
+}
+
+func (o *operationCompiler) exec(a *v1alpha1.ExecAction, path string, env *expr.Env) *program.ExecAction {
+	out := &program.ExecAction{Container: a.Container, Parse: cmp.Or(a.Parse, v1alpha1.ParseFormatText), PermanentExitCodes: a.PermanentExitCodes}
+	switch {
+	case (a.Pod == "") == (len(a.Selector) == 0):
+		o.errorf(path, "exactly one of pod and selector must be set")
+	case a.Pod != "":
+		out.Pod = o.textAt(a.Pod, path+".pod", env)
+	default:
+		out.Selector = o.textMap(a.Selector, path+".selector", env)
+		o.labels(out.Selector.Root, path+".selector")
+	}
+	command := make([]any, len(a.Command))
+	for i, word := range a.Command {
+		command[i] = word
+	}
+	if len(command) == 0 {
+		o.errorf(path+".command", "a command is needed")
+	}
+	out.Command = o.templateRead(command, schema.ListOf(schema.Scalar(schema.String, "")), path+".command", env)
+	if a.Stdin != "" {
+		out.Stdin = o.textAt(a.Stdin, path+".stdin", env)
+	}
+	return out
+}
+
+// textMap compiles a map of text.
+func (o *operationCompiler) textMap(in map[string]string, path string, env *expr.Env) *program.Template {
+	object := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		object[name] = in[name]
+	}
+	return o.templateRead(object, schema.MapOf(schema.Scalar(schema.String, "")), path, env)
+}
+
+func (o *operationCompiler) job(a *v1alpha1.JobAction, path string, env *expr.Env) *program.JobAction {
+	path += ".template"
+	if a.Template == nil {
+		o.errorf(path, "job needs a template")
+		return &program.JobAction{Template: program.StaticTemplate(map[string]any{})}
+	}
+	object, ok := o.object(a.Template, path)
+	if !ok {
+		return &program.JobAction{Template: program.StaticTemplate(map[string]any{})}
+	}
+	for name := range object {
+		if name != "metadata" && name != "spec" {
+			o.add(diag.Diagnostic{Path: diag.Child(path, name), Message: fmt.Sprintf("there is no field %s", name), Hint: "the template of a Job has metadata and spec, as the jobTemplate of a CronJob"})
+		}
+	}
+	if meta, isObject := object["metadata"].(map[string]any); isObject && meta["name"] != nil {
+		o.add(diag.Diagnostic{Path: path + ".metadata.name", Message: "Libretto names the Job, so that it finds it again", Hint: "remove it"})
+	}
+	_, known, ok := o.kind("batch/v1", "Job", path)
+	var s *schema.Schema
+	if ok && known != nil {
+		s = known.Schema
+	}
+	t := o.template(object, s, path, env, true)
+	for _, use := range t.Uses {
+		o.reads(use.Expr, path+"."+use.Path)
+	}
+	return &program.JobAction{Template: t}
+}
+
+func (o *operationCompiler) http(a *v1alpha1.HTTPAction, path string, env *expr.Env) *program.HTTPAction {
+	out := &program.HTTPAction{Method: a.Method, URL: o.textAt(a.URL, path+".url", env), Success: a.Success}
+	if out.Method == "" {
+		if out.Method = "GET"; a.Body != nil {
+			out.Method = "POST"
+		}
+	}
+	if out.URL.IsStatic() && !strings.HasPrefix(a.URL, "http://") && !strings.HasPrefix(a.URL, "https://") {
+		o.add(diag.Diagnostic{Path: path + ".url", Message: "not a URL", Expected: "http://… or https://…", Found: fmt.Sprintf("%q", a.URL)})
+	}
+	if len(a.Headers) > 0 {
+		out.Headers = o.textMap(a.Headers, path+".headers", env)
+	}
+	if a.Body != nil {
+		value, err := decodeJSON(a.Body.Raw)
+		if err != nil {
+			o.errorf(path+".body", "cannot read it as JSON: %s", err)
+		} else {
+			out.Body = o.templateRead(value, nil, path+".body", env)
+		}
+	}
+	if a.Auth != nil {
+		if (a.Auth.Bearer == nil) == (a.Auth.Basic == nil) {
+			o.errorf(path+".auth", "exactly one of bearer and basic must be set")
+		}
+		out.Bearer = o.secretKey(a.Auth.Bearer, path+".auth.bearer", env)
+		if a.Auth.Basic != nil {
+			out.Basic = o.textAt(a.Auth.Basic.Secret, path+".auth.basic.secret", env)
+		}
+	}
+	if a.TLS != nil {
+		out.CA = o.secretKey(a.TLS.CA, path+".tls.ca", env)
+		out.ServerName = a.TLS.ServerName
+		if a.TLS.ClientCertificate != nil {
+			out.ClientCertificate = o.textAt(a.TLS.ClientCertificate.Secret, path+".tls.clientCertificate.secret", env)
+		}
+	}
+	if a.Poll != nil {
+		out.Poll = o.poll(a.Poll, path+".poll", o.extended(env, path, program.VarResult))
+	}
+	return out
+}
+
+func (o *operationCompiler) secretKey(k *v1alpha1.SecretKey, path string, env *expr.Env) *program.SecretKey {
+	if k == nil {
+		return nil
+	}
+	return &program.SecretKey{Secret: o.textAt(k.Secret, path+".secret", env), Key: k.Key}
+}
+
+func (o *operationCompiler) poll(p *v1alpha1.HTTPPoll, path string, env *expr.Env) *program.HTTPPoll {
+	out := &program.HTTPPoll{
+		Every: o.duration(p.Every, path+".every", defaultPoll),
+		Until: o.expressionAt(p.Until, path+".until", env, expr.Bool), Failed: o.expressionAt(p.Failed, path+".failed", env, expr.Bool),
+	}
+	if p.URL != "" {
+		out.URL = o.textAt(p.URL, path+".url", env)
+	}
+	return out
+}
+
+// set compiles fields of the status. Their types are those of the kind's schema, or are taken from the expressions.
+func (o *operationCompiler) set(a *v1alpha1.Action, path string, env *expr.Env) *program.Template {
+	object, ok := o.object(a.Set, path)
+	if !ok {
+		return nil
+	}
+	if o.program.CRD == nil && !o.program.WriteStatus {
+		o.add(diag.Diagnostic{Path: path, Message: "Libretto writes no status to objects of a foreign kind unless asked", Hint: "add target.manage: [Status]"})
+	}
+	ours := o.ourStatus()
+	declared, _ := o.self.Field("status")
+	t := &templater{c: o.compiler, env: env, root: path}
+	root := &program.Part{Kind: program.PartObject}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		_, taken := ours[name]
+		switch {
+		case taken && o.program.CRD != nil, o.isStatusField(name):
+			o.add(diag.Diagnostic{Path: diag.Child(path, name), Message: fmt.Sprintf("status.%s is written by Libretto", name), Hint: "give your field another name"})
+			continue
+		case strings.Contains(name, "${"):
+			o.errorf(diag.Child(path, name), "a key cannot hold ${…}")
+			continue
+		}
+		field, known := declared.Field(name)
+		if o.program.CRD == nil && !known {
+			t.unknownField(name, name, declared)
+		}
+		part := t.part(object[name], field, name)
+		root.Fields = append(root.Fields, program.Field{Name: name, Value: part})
+		if o.program.CRD != nil && (!known || !slices.Contains(declared.Fields(), name)) {
+			o.inferStatus(name, infer(part))
+		}
+	}
+	for _, use := range t.uses {
+		o.reads(use.Expr, path+"."+use.Path)
+	}
+	return &program.Template{Root: root, Uses: t.uses}
+}
+
+// isStatusField tells whether status.fields has the field.
+func (o *operationCompiler) isStatusField(name string) bool {
+	if o.program.StatusFields == nil {
+		return false
+	}
+	for _, f := range o.program.StatusFields.Root.Fields {
+		if f.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *operationCompiler) runAction(a *v1alpha1.RunAction, path string, env *expr.Env) *program.RunAction {
+	out := &program.RunAction{Operation: string(a.Operation)}
+	i := slices.IndexFunc(o.compiler.spec.Operations, func(op v1alpha1.Operation) bool { return op.Name == a.Operation })
+	if i < 0 {
+		var names []string
+		for _, op := range o.compiler.spec.Operations {
+			names = append(names, string(op.Name))
+		}
+		o.noSuch(path+".operation", "operation", string(a.Operation), names)
+		return out
+	}
+	if a.Params != nil {
+		if object, ok := o.object(a.Params, path+".params"); ok {
+			out.Params = o.templateRead(object, o.paramSchemas[string(a.Operation)], path+".params", env)
+		}
+	}
+	return out
+}
