@@ -16,6 +16,8 @@ const (
 	ConditionStalled     = "Stalled"
 	ConditionAccepted    = "Accepted"
 	ConditionServed      = "Served"
+	// ConditionOperationStale is on instances with an operation that has a stale bound: True while a last success is too old.
+	ConditionOperationStale = "OperationStale"
 )
 
 // Reasons on definitions.
@@ -84,6 +86,14 @@ const (
 	ReasonAbandoned = "Abandoned"
 	// ReasonDriftRepaired: an event's reason: somebody changed a resource, and it was changed back.
 	ReasonDriftRepaired = "DriftRepaired"
+	// ReasonOperationFailed: an operation that belongs to the life of the instance (Create, Update, Delete, Resume) has failed, or
+	// nobody knows whether a step had its effect; the message says what to do.
+	ReasonOperationFailed = "OperationFailed"
+	// ReasonOperationSkipped: an event's reason: an operation, or a step of it, cannot be done any more.
+	ReasonOperationSkipped = "OperationSkipped"
+	// ReasonStale and ReasonFresh are those of the condition OperationStale.
+	ReasonStale = "Stale"
+	ReasonFresh = "Fresh"
 	// ReasonNamespaceNotServed: the labels of the namespace do not match namespaces.selector of the definition.
 	ReasonNamespaceNotServed = "NamespaceNotServed"
 	// ReasonRecreated: an event's reason: a resource was deleted to be made anew.

@@ -31,6 +31,11 @@ func (s *scope) delete(ctx context.Context) (reconcile.Result, error) {
 	if !slices.Contains(s.obj.Finalizers, s.finalizer()) {
 		return reconcile.Result{}, nil // the garbage collector does the rest
 	}
+	if done, after, err := s.lastOperations(ctx); err != nil {
+		return reconcile.Result{}, err
+	} else if !done {
+		return s.holdForOperations(ctx, after)
+	}
 	force := s.obj.Annotations[v1alpha1.AnnotationForceDelete] == "true"
 	items := s.made()
 	for len(items) > 0 && !force {

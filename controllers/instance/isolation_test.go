@@ -12,6 +12,7 @@ import (
 
 	"github.com/libretto-dev/libretto/controllers/instance"
 	"github.com/libretto-dev/libretto/internal/engine"
+	"github.com/libretto-dev/libretto/internal/runner"
 	"github.com/libretto-dev/libretto/internal/testkit"
 )
 
@@ -40,7 +41,7 @@ func TestPoisonedDefinitionsHarmNoOther(t *testing.T) {
 		if strings.HasPrefix(r.Spec().Definition, "panics.") {
 			return panicking{}
 		}
-		return instance.New(r)
+		return instance.New(r, runner.NewDoer(r, nil))
 	}
 	w.startEngine()
 	for _, kind := range []string{"Panic", "Poor", "Loop"} {
@@ -65,7 +66,9 @@ func TestPoisonedDefinitionsHarmNoOther(t *testing.T) {
 	// A new revision lifts the quarantine.
 	spec := w.specs[1]
 	spec.Program = w.compileText(named("Panic", "default: hello", "default: hullo"))
-	w.newReconciler = instance.New
+	w.newReconciler = func(r *engine.Run) reconcile.TypedReconciler[engine.Request] {
+		return instance.New(r, runner.NewDoer(r, nil))
+	}
 	w.ensure(spec)
 	testkit.Eventually(t, 5*time.Second, "the quarantine is lifted", func() error {
 		if st, _ := w.engine.State(spec.Definition); st.Quarantined != "" {

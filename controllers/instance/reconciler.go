@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/libretto-dev/libretto/internal/engine"
+	"github.com/libretto-dev/libretto/internal/runner"
 )
 
 // Retries of what somebody has to mend: the first after firstRetry, each twice as late as the one before, up to lastRetry.
@@ -23,11 +24,17 @@ type Reconciler struct {
 	breaker *breaker
 	// replacing are the objects that were deleted to be made anew.
 	replacing sync.Map // of circuitKey
+	// resumed are the UIDs of the instances for which the trigger Resume has been dealt with since the engine began.
+	resumed sync.Map // of types.UID by engine.Request
+	// noted are the warnings about Delete runs that have been written.
+	noted sync.Map
+	// runner drives Delete runs that have no operation object.
+	runner *runner.Runner
 }
 
-// New returns a Reconciler for a run of the engine.
-func New(run *engine.Run) reconcile.TypedReconciler[engine.Request] {
-	return &Reconciler{run: run, breaker: newBreaker(run.Clock())}
+// New returns a Reconciler for a run of the engine. The doer does the steps of Delete runs that have no operation object.
+func New(run *engine.Run, doer runner.Doer) reconcile.TypedReconciler[engine.Request] {
+	return &Reconciler{run: run, breaker: newBreaker(run.Clock()), runner: runner.New(run, doer)}
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -65,7 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req engine.Request) (reconci
 	if !matches {
 		return s.release(ctx)
 	}
-	for _, phase := range []func(context.Context) error{s.bindExternals, s.hold, s.walkGraph, s.prune} {
+	for _, phase := range []func(context.Context) error{s.bindExternals, s.hold, s.walkGraph, s.prune, s.operate} {
 		if err := phase(ctx); err != nil {
 			return reconcile.Result{}, ignoreStale(err)
 		}
@@ -80,6 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req engine.Request) (reconci
 // seen it yet.
 func (r *Reconciler) gone(ctx context.Context, req engine.Request) (reconcile.Result, error) {
 	r.run.Set().WatchExternals(req, nil)
+	r.resumed.Delete(req)
 	if r.run.Forget(req) {
 		r.run.Tell(engine.Event{Instance: r.ref(req), Action: engine.ActionGone})
 	}

@@ -53,6 +53,8 @@ type scope struct {
 	// fields and conditions are the author's part of the status; a field that is nil is to be removed.
 	fields     map[string]any
 	conditions []metav1.Condition
+	// operations is what is known of the runs of operations.
+	operations operations
 	// halted ends the pass early: the finalizer could not be set.
 	halted bool
 }
@@ -124,6 +126,7 @@ func (s *scope) bindExternals(ctx context.Context) error {
 		objects, state := s.run.Set().External(s.run.Watched(s.program, ref))
 		if !state.HasSynced {
 			s.watchProblem("external "+ref.Name, ref.Kind, state)
+			s.eval.AwaitExternal(ref.Name)
 			continue
 		}
 		values := make([]map[string]any, len(objects))

@@ -121,7 +121,7 @@ func (s *scope) worst() (problem, bool) {
 // write writes the status, events and the report. full: all phases ran, and resources and fields are known.
 func (s *scope) write(ctx context.Context, sum status.Summary, full bool) (reconcile.Result, error) {
 	transient := slices.ContainsFunc(s.problems, func(p problem) bool { return p.transient })
-	report := engine.Report{UID: s.obj.UID, Ready: sum.Ready, Stalled: sum.Stalled, Reason: sum.Reason, Message: sum.Message}
+	report := engine.Report{UID: s.obj.UID, Ready: sum.Ready, Stalled: sum.Stalled, Reason: sum.Reason, Message: sum.Message, Stale: s.operations.stale}
 	for _, p := range s.problems {
 		report.Denied = append(report.Denied, p.denied...)
 	}
@@ -153,9 +153,13 @@ func (s *scope) write(ctx context.Context, sum status.Summary, full bool) (recon
 	case transient:
 		return reconcile.Result{}, errTransient{s.firstTransient()}
 	case report.Stalled:
-		return reconcile.Result{RequeueAfter: retryAfter(report.Failures)}, nil
+		after := retryAfter(report.Failures)
+		if wake := s.wakeAfter(); wake > 0 {
+			after = min(after, wake)
+		}
+		return reconcile.Result{RequeueAfter: after}, nil
 	}
-	return reconcile.Result{}, nil
+	return reconcile.Result{RequeueAfter: s.wakeAfter()}, nil
 }
 
 // errTransient makes the queue try again with growing pauses.
@@ -181,6 +185,10 @@ func (s *scope) wantedStatus(sum status.Summary, full, transient bool) map[strin
 	}
 	is := v1alpha1.InstanceStatus{
 		ObservedGeneration: s.obj.Generation, Revision: s.revision, Resources: s.was.Resources, Inventory: inventory.Entries(s.made()),
+		Operations: s.was.Operations, Deletion: s.operations.deletion,
+	}
+	if s.operations.memory != nil && s.program.CRD != nil {
+		is.Operations = s.operations.memory
 	}
 	if transient {
 		is.ObservedGeneration = s.was.ObservedGeneration
@@ -202,7 +210,7 @@ func (s *scope) wantedStatus(sum status.Summary, full, transient bool) map[strin
 	if err != nil {
 		panic(fmt.Sprintf("cannot encode a status: %v", err)) // plain structs of ours
 	}
-	for _, k := range []string{"conditions", "observedGeneration", "revision", "resources", "inventory"} {
+	for _, k := range []string{"conditions", "observedGeneration", "revision", "resources", "inventory", "operations", "deletion"} {
 		delete(wanted, k)
 		if v, ok := ours[k]; ok {
 			wanted[k] = v

@@ -23,12 +23,14 @@ import (
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/controllers/instance"
+	"github.com/libretto-dev/libretto/controllers/operation"
 	"github.com/libretto-dev/libretto/internal/compile"
 	"github.com/libretto-dev/libretto/internal/engine"
 	"github.com/libretto-dev/libretto/internal/identity"
 	"github.com/libretto-dev/libretto/internal/load"
 	"github.com/libretto-dev/libretto/internal/program"
 	"github.com/libretto-dev/libretto/internal/registry"
+	"github.com/libretto-dev/libretto/internal/runner"
 	"github.com/libretto-dev/libretto/internal/schema"
 	"github.com/libretto-dev/libretto/internal/testkit"
 )
@@ -116,6 +118,9 @@ type world struct {
 	// clock of breakers and deadlines: the real one, until a test steps it.
 	clock *steppedClock
 
+	// onEvent is told of each event of the engine; nil: nobody is.
+	onEvent func(engine.Event)
+
 	mu     sync.Mutex
 	events []engine.Event
 	notes  []string
@@ -178,10 +183,18 @@ func (w *world) addCompiled(text string) *program.Program {
 func (w *world) declare(text string) {
 	w.t.Helper()
 	p := w.addCompiled(text)
-	if p.CRD == nil {
-		return
+	if p.CRD != nil {
+		w.establish(p.CRD, p.Instance)
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.CRD)
+	if k := p.OperationKind; k != nil {
+		w.establish(k.CRD, k.Kind)
+	}
+}
+
+// establish makes the API server serve a kind.
+func (w *world) establish(definition *apiextensionsv1.CustomResourceDefinition, kind program.Kind) {
+	w.t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(definition)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -196,13 +209,16 @@ func (w *world) declare(text string) {
 		_ = w.kube.Delete(context.Background(), crd.GetAPIVersion(), crd.GetKind(), "", crd.GetName())
 	})
 	testkit.Eventually(w.t, 10*time.Second, "the CRD is established", func() error {
-		_, err := w.kube.List(w.t.Context(), p.Instance.GroupVersion().String(), p.Instance.Kind, w.namespace, "")
+		_, err := w.kube.List(w.t.Context(), kind.GroupVersion().String(), kind.Kind, w.namespace, "")
 		return err
 	})
 }
 
 func kindsOf(p *program.Program) []runtimeschema.GroupVersionKind {
 	var kinds []runtimeschema.GroupVersionKind
+	for _, k := range p.StepKinds() {
+		kinds = append(kinds, k.GroupVersionKind)
+	}
 	for _, n := range p.Nodes {
 		for _, k := range n.Kinds {
 			if !slices.Contains(kinds, k.GroupVersionKind) {
@@ -226,11 +242,14 @@ func (w *world) startEngine() {
 	if testing.Verbose() {
 		log = testr.NewWithOptions(w.t.(*testing.T), testr.Options{})
 	}
+	doer := func(r *engine.Run) runner.Doer { return runner.NewDoer(r, nil) }
 	if w.newReconciler == nil {
-		w.newReconciler = instance.New
+		w.newReconciler = func(r *engine.Run) reconcile.TypedReconciler[engine.Request] { return instance.New(r, doer(r)) }
 	}
 	w.engine, err = engine.New(engine.Options{
-		Identities: identities, Registry: w.registry, NewReconciler: w.newReconciler, Observer: w.observe, Recorder: w, Logger: log, Clock: w.clock, NamespaceLabels: w.namespaceLabels,
+		Identities: identities, Registry: w.registry, NewReconciler: w.newReconciler,
+		NewOperations: func(r *engine.Run) reconcile.TypedReconciler[engine.Request] { return operation.New(r, doer(r)) },
+		Observer:      w.observe, Recorder: w, Logger: log, Clock: w.clock, NamespaceLabels: w.namespaceLabels,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -263,6 +282,9 @@ func (w *world) revise(text string) {
 }
 
 func (w *world) observe(ev engine.Event) {
+	if w.onEvent != nil {
+		w.onEvent(ev)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events = append(w.events, ev)

@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/program"
 	"github.com/libretto-dev/libretto/internal/watch"
 )
 
@@ -52,6 +55,42 @@ func (w *Writer) SetFinalizer(ctx context.Context, obj *watch.Object, finalizer 
 		}
 	}
 	return out, err
+}
+
+// PatchMetadata merges fields into the metadata of an object, as it was read. It returns what the API server answered.
+func (w *Writer) PatchMetadata(ctx context.Context, obj *watch.Object, fields map[string]any) (*unstructured.Unstructured, error) {
+	return w.patch(ctx, obj, map[string]any{"metadata": maps.Clone(fields)}, v1alpha1.FieldManager)
+}
+
+// PatchSpec merges fields into the spec of an object, as it was read. It returns what the API server answered.
+func (w *Writer) PatchSpec(ctx context.Context, obj *watch.Object, fields map[string]any) (*unstructured.Unstructured, error) {
+	return w.patch(ctx, obj, map[string]any{"spec": fields}, v1alpha1.FieldManager)
+}
+
+// Create makes an object by its name. One that is there already is returned as it is, if it carries the labels that obj has;
+// otherwise it is a ConflictError.
+func (w *Writer) Create(ctx context.Context, kind program.Kind, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	t := Target{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	made, err := w.resource(kind, t.Namespace).Create(ctx, obj, metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
+	if err == nil {
+		return made, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, w.explain(err, "create", t)
+	}
+	found, err := w.Get(ctx, kind, t.Namespace, t.Name)
+	switch {
+	case err != nil:
+		return nil, err
+	case found == nil:
+		return nil, &StaleError{Target: t, Message: "it was there a moment ago, and is gone"}
+	}
+	for k, v := range obj.GetLabels() {
+		if found.GetLabels()[k] != v {
+			return nil, &ConflictError{Target: t, Owner: "somebody else"}
+		}
+	}
+	return found, nil
 }
 
 // patch sends a merge patch that takes effect only on the very state that obj is of.

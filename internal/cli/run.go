@@ -98,6 +98,7 @@ func (o *runOptions) run(cmd *cobra.Command, paths []string) error {
 	opts.Config, opts.Logger = cfg, log
 	opts.ActAsSelf = !o.impersonate
 	opts.MetricsAddress, opts.HealthAddress, opts.Webhook, opts.LeaderElection = "0", "0", manager.WebhookOff, false
+	opts.HTTPDeny = nil // it acts from the machine of the user, who may reach what it reaches
 	opts.Observer, opts.Report = console.event, console.report
 	s := &session{runOptions: o, cmd: cmd, paths: paths, options: opts, console: console}
 	return s.serve(cmd.Context(), set)

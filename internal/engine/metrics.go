@@ -34,6 +34,14 @@ var (
 		Name: "libretto_watches",
 		Help: "Watched kinds, by state: synced, forbidden, missing, waiting.",
 	}, []string{"definition", "state"})
+	operationRuns = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "libretto_operation_runs_total",
+		Help: "Runs of operations that have ended, by state: Succeeded, Failed, Cancelled, Unknown.",
+	}, []string{"definition", "operation", "state"})
+	operationsStale = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "libretto_operations_stale",
+		Help: "Instances for which the last success of an operation is older than its stale bound, or that have had none for so long.",
+	}, []string{"definition", "operation"})
 	quarantined = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "libretto_quarantined",
 		Help: "1 while a definition is not worked on because its workers panicked.",
@@ -42,7 +50,7 @@ var (
 
 // Collectors returns the metrics, for a registry.
 func Collectors() []prometheus.Collector {
-	return []prometheus.Collector{writes, skipped, statusWrites, panics, openCircuits, instances, watches, quarantined}
+	return []prometheus.Collector{writes, skipped, statusWrites, panics, openCircuits, instances, watches, operationRuns, operationsStale, quarantined}
 }
 
 // CountWrite counts what was done to an object; an empty action counts an object that was left alone.
@@ -62,12 +70,20 @@ func (r *Run) CountCircuit(delta float64) {
 	openCircuits.WithLabelValues(r.Spec().Definition).Add(delta)
 }
 
+// CountOperation counts a run that has ended.
+func (r *Run) CountOperation(operation, state string) {
+	operationRuns.WithLabelValues(r.Spec().Definition, operation, state).Inc()
+}
+
 func panicked(definition string) { panics.WithLabelValues(definition).Inc() }
 
 func observeState(definition string, st State) {
 	instances.WithLabelValues(definition, "ready").Set(float64(st.Ready))
 	instances.WithLabelValues(definition, "stalled").Set(float64(st.Stalled))
 	instances.WithLabelValues(definition, "other").Set(float64(st.Total - st.Ready - st.Stalled))
+	for name, n := range st.Stale {
+		operationsStale.WithLabelValues(definition, name).Set(float64(n))
+	}
 	counts := map[string]int{"synced": 0, "forbidden": 0, "missing": 0, "waiting": 0}
 	for _, w := range st.Watches {
 		switch {
@@ -100,5 +116,7 @@ func forgetMetrics(definition string) {
 	openCircuits.DeletePartialMatch(match)
 	instances.DeletePartialMatch(match)
 	watches.DeletePartialMatch(match)
+	operationRuns.DeletePartialMatch(match)
+	operationsStale.DeletePartialMatch(match)
 	quarantined.DeletePartialMatch(match)
 }

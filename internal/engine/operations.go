@@ -15,20 +15,20 @@ import (
 	"github.com/libretto-dev/libretto/internal/watch"
 )
 
-// runPriority is that of runs that have begun, and of instances whose run has changed: what is under way goes before what is
+// RunPriority is that of runs that have begun, and of instances whose run has changed: what is under way goes before what is
 // only looked at again.
-const runPriority = 50
+const RunPriority = 50
 
 // operationChanged turns a change of an operation object into work on it, and on its instance.
 func (r *Run) operationChanged(ev watch.Event) {
 	o := ev.Object()
 	if !ev.Own {
-		priority := runPriority
+		priority := RunPriority
 		if ev.Initial {
 			priority = handler.LowPriority
 		}
 		if ev.New == nil || !settledRun(ev.New) {
-			r.EnqueueRun(Request{Namespace: o.Namespace, Name: o.Name}, priority, 0)
+			r.wake(Request{Namespace: o.Namespace, Name: o.Name}, priority)
 		}
 		if !ev.Initial {
 			r.RunChanged(ev.Old, ev.New)
@@ -47,7 +47,7 @@ func (r *Run) RunChanged(old, now *watch.Object) {
 		o = old
 	}
 	req := Request{Namespace: o.Namespace, Name: watch.TargetOf(o)}
-	r.enqueue(runPriority, 0, req)
+	r.enqueue(RunPriority, 0, req)
 	if now == nil || stateOf(now).Ended() || now.Deleting() {
 		r.wakeOperations(req)
 	}
@@ -80,7 +80,7 @@ func (r *Run) wakeOperations(instances ...Request) {
 	for _, instance := range instances {
 		for _, o := range r.set.OperationsOf(instance) {
 			if !settledRun(o) {
-				r.EnqueueRun(Request{Namespace: o.Namespace, Name: o.Name}, runPriority, 0)
+				r.wake(Request{Namespace: o.Namespace, Name: o.Name}, RunPriority)
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func (r *Run) wakeOperations(instances ...Request) {
 // wakeRun works on the run with the UID: something that it made has changed.
 func (r *Run) wakeRun(uid types.UID) {
 	if o := r.set.OperationByUID(uid); o != nil && !settledRun(o) {
-		r.EnqueueRun(Request{Namespace: o.Namespace, Name: o.Name}, runPriority, 0)
+		r.wake(Request{Namespace: o.Namespace, Name: o.Name}, RunPriority)
 	}
 }
 
@@ -100,9 +100,21 @@ func (r *Run) wakeAllRuns() {
 	}
 	for _, o := range r.set.Operations() {
 		if !settledRun(o) {
-			r.EnqueueRun(Request{Namespace: o.Namespace, Name: o.Name}, handler.LowPriority, 0)
+			r.wake(Request{Namespace: o.Namespace, Name: o.Name}, handler.LowPriority)
 		}
 	}
+}
+
+// wake works on an operation object because something has changed that it may wait for.
+func (r *Run) wake(req Request, priority int) {
+	r.woken.Store(req, true)
+	r.EnqueueRun(req, priority, 0)
+}
+
+// TakeWoken tells whether something has changed, since the last call, that a run may wait for.
+func (r *Run) TakeWoken(req Request) bool {
+	_, woken := r.woken.LoadAndDelete(req)
+	return woken
 }
 
 // EnqueueRun works on an operation object, after a while.

@@ -23,6 +23,8 @@ type Report struct {
 	// Failures counts how often in a row the work ended with something that somebody has to mend; the next try is the later
 	// the higher it is.
 	Failures int
+	// Stale are the names of operations whose last success is too old.
+	Stale []string
 }
 
 // reports holds the last report on each instance, and the sums.
@@ -86,6 +88,11 @@ func (s *reports) sum(state *State) {
 	for req, r := range s.byInstance {
 		for _, d := range r.Denied {
 			denied[d] = true
+		}
+		for _, name := range r.Stale {
+			if _, bound := state.Stale[name]; bound {
+				state.Stale[name]++
+			}
 		}
 		if !r.Ready && r.Stalled {
 			state.Failing++

@@ -55,11 +55,13 @@ type Run struct {
 	// runs is the queue of operation objects; it is made when the first Program with operations is put to work.
 	runs      atomic.Pointer[queue]
 	operating sync.Once
-	pending   atomic.Bool // counts have changed, and the definition is going to be told
-	done      chan struct{}
-	cancel    context.CancelFunc
-	ctx       context.Context //nolint:containedctx // the life of the run, for timers
-	wg        sync.WaitGroup
+	// woken are operation objects for which something has changed that they may wait for.
+	woken   sync.Map    // of Request
+	pending atomic.Bool // counts have changed, and the definition is going to be told
+	done    chan struct{}
+	cancel  context.CancelFunc
+	ctx     context.Context //nolint:containedctx // the life of the run, for timers
+	wg      sync.WaitGroup
 }
 
 type queue = workqueue.TypedRateLimitingInterface[Request]

@@ -45,6 +45,8 @@ type State struct {
 	// message of the first one, by name.
 	Failing        int
 	FailingMessage string
+	// Stale counts, by operation with a stale bound, the instances whose last success is too old.
+	Stale map[string]int
 }
 
 // WatchState tells how one watch stands.

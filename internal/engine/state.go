@@ -13,6 +13,14 @@ import (
 func (r *Run) state() State {
 	spec := r.Spec()
 	st := State{Quarantined: r.quarantine.reason(), Synced: r.settled()}
+	for _, o := range spec.Program.Operations {
+		if o.Stale > 0 {
+			if st.Stale == nil {
+				st.Stale = map[string]int{}
+			}
+			st.Stale[o.Name] = 0
+		}
+	}
 	r.reports.sum(&st)
 	if spec.Program.CRD != nil {
 		st.Total = len(r.set.Instances())

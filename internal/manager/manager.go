@@ -31,16 +31,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/controllers/definition"
 	"github.com/libretto-dev/libretto/controllers/instance"
+	"github.com/libretto-dev/libretto/controllers/operation"
 	"github.com/libretto-dev/libretto/internal/crd"
 	"github.com/libretto-dev/libretto/internal/discovery"
 	"github.com/libretto-dev/libretto/internal/engine"
 	"github.com/libretto-dev/libretto/internal/identity"
 	"github.com/libretto-dev/libretto/internal/registry"
+	"github.com/libretto-dev/libretto/internal/runner"
 	"github.com/libretto-dev/libretto/internal/webhook"
 )
 
@@ -205,8 +208,18 @@ func (m *instanceOf) wire() error {
 	m.compiler = &definition.Compiler{Registry: m.registry, Live: live.Catalog, Beside: o.Catalog, Metrics: m.metrics}
 	m.crds = &crd.Writer{Reader: m.mgr.GetAPIReader(), Writer: m.mgr.GetClient()}
 	spaces := &namespaces{informers: m.mgr.GetCache()}
+	denied, err := o.deniedNetworks()
+	if err != nil {
+		return err
+	}
 	m.engine, err = engine.New(engine.Options{
-		Identities: identities, Registry: m.registry, NewReconciler: instance.New, Observer: o.Observer,
+		Identities: identities, Registry: m.registry, Observer: o.Observer,
+		NewReconciler: func(r *engine.Run) reconcile.TypedReconciler[engine.Request] {
+			return instance.New(r, runner.NewDoer(r, denied))
+		},
+		NewOperations: func(r *engine.Run) reconcile.TypedReconciler[engine.Request] {
+			return operation.New(r, runner.NewDoer(r, denied))
+		},
 		Recorder: m.mgr.GetEventRecorder("libretto"), Elected: m.mgr.Elected(), NamespaceLabels: spaces.labels,
 		Workers: o.Workers, Logger: o.Logger,
 	})

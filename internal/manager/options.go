@@ -1,6 +1,8 @@
 package manager
 
 import (
+	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -69,6 +71,8 @@ type Options struct {
 	// WebhookService and WebhookNamespace name the Service; an empty namespace: that of the pod.
 	WebhookService, WebhookNamespace string
 
+	// HTTPDeny are networks, as ADDRESS/BITS, that http steps of operations may not reach.
+	HTTPDeny []string
 	// Workers is how many instances of one definition are worked on at once.
 	Workers int
 	// GracePeriod is how long running work may take to end when the manager stops.
@@ -99,9 +103,23 @@ func DefaultOptions() Options {
 		Webhook:       WebhookAuto, WebhookPort: 9443,
 		WebhookConfiguration: "libretto-validating-webhook-configuration",
 		WebhookService:       "libretto-webhook-service",
-		Workers:              16,
-		GracePeriod:          30 * time.Second,
+		// What only the pod of the manager should reach: itself, and the metadata service of the node's cloud.
+		HTTPDeny:    []string{"127.0.0.0/8", "::1/128", "169.254.0.0/16", "fe80::/10"},
+		Workers:     16,
+		GracePeriod: 30 * time.Second,
 	}
+}
+
+func (o *Options) deniedNetworks() ([]netip.Prefix, error) {
+	denied := make([]netip.Prefix, len(o.HTTPDeny))
+	for i, text := range o.HTTPDeny {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--http-deny: %q is no network such as 10.0.0.0/8: %w", text, err)
+		}
+		denied[i] = prefix
+	}
+	return denied, nil
 }
 
 // AddFlags adds the flags of `libretto manager`, with the values of o as defaults.
@@ -126,6 +144,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.WebhookURL, "webhook-url", o.WebhookURL, "URL of a manager outside the cluster, such as https://127.0.0.1:9443; self-signed alone")
 	f.StringVar(&o.WebhookService, "webhook-service", o.WebhookService, "Service by which the API server reaches the webhook")
 	f.StringVar(&o.WebhookNamespace, "webhook-namespace", o.WebhookNamespace, "namespace of the Service (default: the pod's)")
+	f.StringSliceVar(&o.HTTPDeny, "http-deny", o.HTTPDeny, "networks that http steps of operations may not reach, as `ADDRESS/BITS`")
 	f.IntVar(&o.Workers, "workers", o.Workers, "how many instances of one definition are worked on at once")
 	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod, "how long running work may take to end when the manager stops")
 }
