@@ -259,7 +259,7 @@ func pump(conn httpstream.Connection, c command, out *streamed) ([]byte, error) 
 			return nil, err
 		}
 		go func() {
-			defer in.Close()                       //nolint:errcheck // the reader finds out
+			defer in.Close()                   //nolint:errcheck // the reader finds out
 			_, _ = io.WriteString(in, c.stdin) // the reader finds out
 		}()
 	}
