@@ -460,7 +460,7 @@ func (w *world) settle() {
 }
 
 func TestSimulation(t *testing.T) {
-	seeds := 200
+	seeds := 150
 	if testing.Short() {
 		seeds = 50
 	}

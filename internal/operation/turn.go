@@ -13,9 +13,10 @@ import (
 // Turns says of each run of one instance, by name, whether it may go on beside the others. Runs that have ended have no say.
 //
 // Runs that events of the instance began go one at a time, as they were made. Two runs of one operation go at the same time only
-// with Concurrency Allow. An exclusive run goes alone. A run that a step of another began does not wait for that one. Of
-// the runs that wait, the one with the highest priority goes first, then the oldest. When the instance is being deleted, all runs
-// but Delete runs, and what their steps began, are to end, and Delete runs begin when these have ended.
+// with Concurrency Allow. An exclusive run goes alone. A run that a step of another began does not wait for that one, nor for a run
+// that only waits, and ends with the one that began it. Of the runs that wait, the one with the highest priority goes first, then
+// the oldest; none that is in the way of one before it goes first, so that each has its turn at last. When the instance is being
+// deleted, all runs but Delete runs, and what their steps began, are to end, and Delete runs begin when these have ended.
 func Turns(_ time.Time, runs []*Run, operation func(name string) *program.Operation, deleting bool) map[string]Turn {
 	t := &turns{byName: map[string]*Run{}, operation: operation, out: map[string]Turn{}}
 	for _, r := range runs {
@@ -23,8 +24,18 @@ func Turns(_ time.Time, runs []*Run, operation func(name string) *program.Operat
 	}
 	var waiting []*Run
 	for _, r := range runs {
-		if deleting && !t.last(r) && (!r.Status.State.Ended() || Waits(r)) {
-			t.out[r.Name] = Turn{Cancel: "the instance is being deleted"}
+		if r.Status.State.Ended() && !Waits(r) {
+			continue
+		}
+		why := t.orphaned(r)
+		if deleting && !t.last(r) {
+			why = "the instance is being deleted"
+		}
+		if newer := t.replacement(r, runs); why == "" && newer != nil {
+			why = "run " + newer.Name + " takes its place"
+		}
+		if why != "" {
+			t.out[r.Name] = Turn{Cancel: why}
 			if !Waits(r) {
 				t.active = append(t.active, r)
 			}
@@ -38,13 +49,74 @@ func Turns(_ time.Time, runs []*Run, operation func(name string) *program.Operat
 			t.out[r.Name] = Turn{Begin: true}
 		}
 	}
-	slices.SortStableFunc(waiting, func(a, b *Run) int {
-		return cmp.Or(cmp.Compare(t.priority(b), t.priority(a)), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
-	})
-	for _, r := range waiting {
-		t.decide(r, waiting)
+	for _, r := range t.queue(waiting) {
+		t.decide(r)
 	}
 	return t.out
+}
+
+// queue puts the runs that wait into their order: those that steps began first, as others wait for them already; then by priority
+// and age. Runs of events keep the order in which they were made among themselves, whatever their priorities.
+func (t *turns) queue(waiting []*Run) []*Run {
+	slices.SortFunc(waiting, func(a, b *Run) int {
+		return cmp.Or(cmp.Compare(t.depth(b), t.depth(a)), cmp.Compare(t.priority(b), t.priority(a)), older(a, b))
+	})
+	var places []int
+	var events []*Run
+	for i, r := range waiting {
+		if isEvent(r) {
+			places, events = append(places, i), append(events, r)
+		}
+	}
+	slices.SortFunc(events, older)
+	for i, place := range places {
+		waiting[place] = events[i]
+	}
+	return waiting
+}
+
+func older(a, b *Run) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name)) }
+
+// depth is 1 for a run that a step of another began that is under way.
+func (t *turns) depth(r *Run) int {
+	if parent := t.parent(r); parent != nil && !parent.Status.State.Ended() {
+		return 1
+	}
+	return 0
+}
+
+func (t *turns) parent(r *Run) *Run {
+	if r.Spec.Trigger == nil || r.Spec.Trigger.Parent == "" {
+		return nil
+	}
+	return t.byName[r.Spec.Trigger.Parent]
+}
+
+// orphaned says why a run ends whose step has no use for it any more; empty: it need not.
+func (t *turns) orphaned(r *Run) string {
+	if r.Spec.Retry != nil {
+		return "" // a user wants it for itself
+	}
+	if parent := t.parent(r); parent != nil && parent.Status.State.Ended() {
+		return "run " + parent.Name + ", whose step began it, has ended"
+	}
+	return ""
+}
+
+// replacement is a newer run of an operation with Concurrency Replace; nil: none. Runs of events are not replaced.
+func (t *turns) replacement(r *Run, runs []*Run) *Run {
+	op := t.operation(r.Spec.Operation)
+	if op == nil || op.Concurrency != v1alpha1.ConcurrencyReplace || isEvent(r) {
+		return nil
+	}
+	var newest *Run
+	for _, other := range runs {
+		if other.Spec.Operation == r.Spec.Operation && older(r, other) < 0 && (!other.Status.State.Ended() || Waits(other)) &&
+			!other.Deleting && !other.Spec.Cancel && !t.descends(r, other) && !t.descends(other, r) && (newest == nil || older(newest, other) < 0) {
+			newest = other
+		}
+	}
+	return newest
 }
 
 type turns struct {
@@ -52,7 +124,9 @@ type turns struct {
 	operation func(name string) *program.Operation
 	// active are the runs that have begun.
 	active []*Run
-	out    map[string]Turn
+	// ahead are the runs that wait and are before those that have not been decided about.
+	ahead []*Run
+	out   map[string]Turn
 }
 
 // last tells whether a run is a Delete run, or belongs to one.
@@ -77,23 +151,17 @@ func (t *turns) priority(r *Run) int32 {
 }
 
 // decide finds out whether a waiting run has its turn, and takes it as active if it has.
-func (t *turns) decide(r *Run, waiting []*Run) {
+func (t *turns) decide(r *Run) {
 	op := t.operation(r.Spec.Operation)
-	for _, other := range t.active {
-		if why := t.blocks(other, r, op); why != "" {
-			if op != nil && op.Concurrency == v1alpha1.ConcurrencyReplace && other.Spec.Operation == r.Spec.Operation && !isEvent(other) {
-				t.out[other.Name] = Turn{Cancel: "run " + r.Name + " takes its place"}
-			}
-			t.out[r.Name] = Turn{Reason: ReasonWaitsForTurn, Message: why}
-			return
-		}
+	inTheWay := t.active
+	if t.depth(r) == 0 {
+		inTheWay = slices.Concat(t.active, t.ahead)
 	}
-	if isEvent(r) {
-		for _, other := range waiting {
-			if isEvent(other) && (other.Created.Before(r.Created) || other.Created.Equal(r.Created) && other.Name < r.Name) && !t.out[other.Name].Begin {
-				t.out[r.Name] = Turn{Reason: ReasonWaitsForTurn, Message: fmt.Sprintf("run %s was made before", other.Name)}
-				return
-			}
+	for _, other := range inTheWay {
+		if why := t.blocks(other, r, op); why != "" {
+			t.out[r.Name] = Turn{Reason: ReasonWaitsForTurn, Message: why}
+			t.ahead = append(t.ahead, r)
+			return
 		}
 	}
 	t.out[r.Name] = Turn{Begin: true}

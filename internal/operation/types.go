@@ -58,7 +58,8 @@ const (
 // Result is what came of (a look at) an attempt.
 type Result struct {
 	Outcome Outcome
-	// Result is what the expressions of output see as result.
+	// Result is what the expressions of output see as result. A verifying attempt (Attempt.Verify) that failed needs it too: only an
+	// exitCode (but 126 and 127) or the status 404 in it says that there was no effect; all else says that nobody can tell.
 	Result any
 	// Output is what the step yields when it has no output of its own.
 	Output any
