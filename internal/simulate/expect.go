@@ -258,6 +258,15 @@ func stepOf(st *v1alpha1.OperationRunStatus, name string) v1alpha1.StepStatus {
 	return v1alpha1.StepStatus{}
 }
 
+// String is the event as events are shown.
+func (e ExpectEvent) String() string {
+	text := strings.TrimSpace(e.Type + " " + e.Reason)
+	if e.Message != "" {
+		text += ": …" + e.Message + "…"
+	}
+	return text
+}
+
 // expectHappened looks for events, log lines and requests since the last time that any were asked for. They must come in the order
 // of the test; others may be in between.
 func (w *world) expectHappened(e *Expect) []Difference {
@@ -304,7 +313,7 @@ func inOrder[W, G any](path string, want []W, got []G, is func(W, G) bool, text 
 			at++
 		}
 		if at == len(got) {
-			return []Difference{{Path: diag.Index(path, i), Want: show(wanted), Got: list()}}
+			return []Difference{{Path: diag.Index(path, i), Want: strings.TrimSpace(fmt.Sprint(wanted)), Got: list()}}
 		}
 		at++
 	}

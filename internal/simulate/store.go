@@ -108,8 +108,20 @@ func (s *store) create(o *unstructured.Unstructured) (*unstructured.Unstructured
 		o.SetCreationTimestamp(metav1.NewTime(s.now()))
 	}
 	o.SetGeneration(1)
+	defaults(o)
 	s.put(k, o)
 	return o, nil
+}
+
+// defaults sets what the API server sets in kinds of Kubernetes, where expressions are likely to read it.
+func defaults(o *unstructured.Unstructured) {
+	gvk := o.GroupVersionKind()
+	if gvk.Group != "apps" || gvk.Kind == "DaemonSet" {
+		return
+	}
+	if spec, ok := o.Object["spec"].(map[string]any); ok && spec["replicas"] == nil {
+		spec["replicas"] = int64(1)
+	}
 }
 
 func (s *store) put(k key, o *unstructured.Unstructured) {
@@ -123,6 +135,7 @@ func (s *store) update(o *unstructured.Unstructured) (*unstructured.Unstructured
 	k := keyOfObject(o)
 	old := s.objects[k]
 	o = o.DeepCopy()
+	defaults(o)
 	o.SetResourceVersion(old.GetResourceVersion())
 	o.SetUID(old.GetUID())
 	o.SetCreationTimestamp(old.GetCreationTimestamp())
