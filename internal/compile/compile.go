@@ -76,8 +76,11 @@ func Hash(spec *v1alpha1.OperatorDefinitionSpec) string {
 }
 
 // Snapshot writes a spec as JSON with sorted keys, the form in which revisions keep it.
-func Snapshot(spec *v1alpha1.OperatorDefinitionSpec) string {
-	text, err := json.Marshal(spec)
+func Snapshot(spec *v1alpha1.OperatorDefinitionSpec) string { return canonical(spec) }
+
+// canonical writes JSON with sorted keys.
+func canonical(of any) string {
+	text, err := json.Marshal(of)
 	if err != nil {
 		return "" // a RawExtension that is no JSON: the API server and load let none through
 	}
@@ -131,6 +134,8 @@ type compiler struct {
 	used map[string]bool
 	// paramSchemas are the schemas of the parameters of operations.
 	paramSchemas map[string]*schema.Schema
+	// setFields are the fields that steps add to the status.
+	setFields map[string]*props
 	// variableReads are the variables and externals that a variable reads, by its name.
 	variableReads map[string][]string
 }

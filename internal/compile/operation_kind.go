@@ -24,6 +24,9 @@ import (
 // operationKind makes the kind of operation objects: its CustomResourceDefinition holds the parameters of each operation, so that
 // the API server checks them.
 func (c *compiler) operationKind() {
+	if c.program.Instance.Kind == "" {
+		return // said already
+	}
 	names := c.operationNames()
 	scope := apiextensionsv1.ClusterScoped
 	if c.program.Instance.Namespaced {
@@ -72,6 +75,9 @@ func (c *compiler) operationKind() {
 	}
 	c.checkOperationKind(crd, params)
 	c.operationParams(crd, params)
+	if c.program.Instance.Pending { // whether its objects stand in namespaces is not known yet
+		c.program.OperationKind.CRD, c.program.OperationKind.Kind.Pending = nil, true
+	}
 }
 
 type operationNames struct {
@@ -120,7 +126,7 @@ func (c *compiler) operationSpec() (*props, map[string]*props) {
 		XValidations: apiextensionsv1.ValidationRules{
 			{Rule: "self.target == oldSelf.target && self.operation == oldSelf.operation", Message: "target and operation cannot change; make another object", Reason: ptr.To(apiextensionsv1.FieldValueForbidden)},
 			{Rule: "!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)", Message: "cancel cannot be taken back; make another object", FieldPath: ".cancel"},
-			{Rule: "has(self.trigger) == has(oldSelf.trigger)", Message: "trigger is written by Libretto, and cannot change", FieldPath: ".trigger"},
+			{Rule: "has(self.trigger) == has(oldSelf.trigger)", Message: "trigger is written by Libretto, and cannot change; make another object", FieldPath: ".trigger"},
 		},
 	}
 	for i := range c.spec.Operations {
@@ -131,7 +137,11 @@ func (c *compiler) operationSpec() (*props, map[string]*props) {
 			continue
 		}
 		p := c.readSchema(op.Parameters.OpenAPIV3Schema.Raw, diag.Index("spec.operations", i)+".parameters.openAPIV3Schema")
-		p.Type = cmp.Or(p.Type, "object")
+		if p.Type = cmp.Or(p.Type, "object"); p.Type != "object" {
+			c.add(diag.Diagnostic{Path: diag.Index("spec.operations", i) + ".parameters.openAPIV3Schema.type", Message: "parameters have names: the schema is that of an object", Expected: "object", Found: p.Type,
+				Hint: "put it below properties"})
+			continue
+		}
 		if p.Description == "" {
 			p.Description = "the parameters of operation " + name
 		}
@@ -220,6 +230,9 @@ func (c *compiler) operationParams(crd *apiextensionsv1.CustomResourceDefinition
 	}
 }
 
+// ownColumns are the columns of all operation objects, in lower case.
+var ownColumns = []string{"name", "namespace", "target", "operation", "state", "step", "progress", "message", "duration", "age"}
+
 func (c *compiler) operationColumns() []apiextensionsv1.CustomResourceColumnDefinition {
 	columns := []apiextensionsv1.CustomResourceColumnDefinition{
 		{Name: "Target", Type: "string", JSONPath: ".spec.target"},
@@ -227,10 +240,11 @@ func (c *compiler) operationColumns() []apiextensionsv1.CustomResourceColumnDefi
 		{Name: "State", Type: "string", JSONPath: ".status.state"},
 		{Name: "Step", Type: "string", JSONPath: ".status.step"},
 	}
-	have := map[string]bool{"target": true, "operation": true, "state": true, "step": true, "progress": true, "duration": true, "age": true}
+	columns = append(columns, apiextensionsv1.CustomResourceColumnDefinition{Name: "Progress", Type: "string", JSONPath: ".status.progress", Priority: 1})
+	have := map[string]bool{}
 	for i := range c.spec.Operations {
 		for _, name := range c.spec.Operations[i].Columns {
-			if key := strings.ToLower(name); !have[key] && isName(name) {
+			if key := strings.ToLower(name); !have[key] && isName(name) && !slices.Contains(ownColumns, key) {
 				have[key] = true
 				columns = append(columns, apiextensionsv1.CustomResourceColumnDefinition{
 					Name: strings.ToUpper(name[:1]) + name[1:], Type: "string", JSONPath: ".status.output." + name,
@@ -239,7 +253,6 @@ func (c *compiler) operationColumns() []apiextensionsv1.CustomResourceColumnDefi
 		}
 	}
 	return append(columns,
-		apiextensionsv1.CustomResourceColumnDefinition{Name: "Progress", Type: "string", JSONPath: ".status.progress", Priority: 1},
 		apiextensionsv1.CustomResourceColumnDefinition{Name: "Message", Type: "string", JSONPath: ".status.message", Priority: 1},
 		apiextensionsv1.CustomResourceColumnDefinition{Name: "Duration", Type: "string", JSONPath: ".status.duration"},
 		apiextensionsv1.CustomResourceColumnDefinition{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"})
@@ -259,7 +272,7 @@ func runTriggerSchema() props {
 			"apiVersion": text(317), "kind": text(63), "namespace": text(63), "name": text(253), "uid": text(63),
 		}},
 		"parent": text(253),
-	}}, "trigger says what began the run. It is written by Libretto; a run that a user creates has none.")
+	}, XValidations: apiextensionsv1.ValidationRules{{Rule: "self == oldSelf", Message: "trigger is written by Libretto, and cannot change; make another object"}}}, "trigger says what began the run. It is written by Libretto; a run that a user creates has none.")
 }
 
 func anyObject() props { return props{Type: "object", XPreserveUnknownFields: ptr.To(true)} }

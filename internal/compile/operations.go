@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +33,7 @@ const (
 // reservedOperations are the fields of the spec of operation objects: beside them stand the parameters of each operation.
 var reservedOperations = []string{"target", "operation", "cancel", "paused", "retry", "trigger"}
 
-// operation is an operation that is being compiled.
+// operationCompiler is an operation that is being compiled.
 type operationCompiler struct {
 	*compiler
 	spec *v1alpha1.Operation
@@ -61,31 +61,29 @@ func (c *compiler) operations() {
 		o := &operationCompiler{compiler: c, spec: &c.spec.Operations[i], path: diag.Index("spec.operations", i)}
 		name := string(o.spec.Name)
 		switch {
+		case !isName(name):
+			c.add(diag.Diagnostic{Path: o.path + ".name", Message: "should match '" + namePattern.String() + "'", Found: fmt.Sprintf("%q", name)})
 		case slices.Contains(reservedOperations, name):
 			c.add(diag.Diagnostic{Path: o.path + ".name", Message: "the name is that of a field of operation objects; choose another", Found: fmt.Sprintf("%q", name)})
 		case names[name]:
 			c.add(diag.Diagnostic{Path: o.path + ".name", Message: fmt.Sprintf("there are two operations %q", name), Hint: "rename one"})
 		}
 		names[name] = true
-		o.op = &program.Operation{Name: name, Index: i, Hash: hashOf(o.spec)}
+		o.op = &program.Operation{Name: name, Index: i, Hash: hashOf(o.spec), HasParams: o.spec.Parameters != nil}
 		c.program.Operations = append(c.program.Operations, o.op)
 		all = append(all, o)
 	}
 	c.operationKind()
 	for _, o := range all {
 		o.params = c.paramSchemas[o.op.Name]
-		o.op.HasParams = o.spec.Parameters != nil
 		o.compile()
 	}
 	c.operationCycles()
 }
 
+// hashOf identifies an operation, whatever the order of keys.
 func hashOf(o *v1alpha1.Operation) string {
-	text, err := json.Marshal(o)
-	if err != nil {
-		return ""
-	}
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256([]byte(canonical(o)))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -101,6 +99,7 @@ func (o *operationCompiler) compile() {
 	op.Stale = o.duration(s.Stale, o.path+".stale", 0)
 	op.Retain = o.retention(s.Retain)
 	o.environments()
+	before := len(o.list)
 	if s.OnFailure != "" && !slices.ContainsFunc(s.Triggers, func(t v1alpha1.Trigger) bool { return t.Event == v1alpha1.EventTriggerDelete }) {
 		o.add(diag.Diagnostic{Path: o.path + ".onFailure", Message: "onFailure of an operation says what a failed run of event: Delete means, and there is no such trigger",
 			Hint: "remove it, or set onFailure of a step"})
@@ -117,16 +116,49 @@ func (o *operationCompiler) compile() {
 			op.Output = o.templateRead(object, nil, o.path+".output", o.env)
 		}
 	}
-	for _, name := range s.Columns {
-		if !isName(name) {
-			o.add(diag.Diagnostic{Path: o.path + ".columns", Message: "not the name of a field of output", Found: fmt.Sprintf("%q", name)})
-		}
-	}
+	o.columns()
 	op.OnRemove = o.cleanup(s.OnRemove, o.path+".onRemove", true)
+	o.random(before)
 	old := oldFields(op)
 	for _, t := range op.Triggers {
 		if t.Type == v1alpha1.TriggerTypeUpdate {
 			t.OldFields = old
+		}
+	}
+}
+
+// random says of the functions random.* what applies to operations: what is said of resources does not help here.
+func (o *operationCompiler) random(before int) {
+	for i := before; i < len(o.list); i++ {
+		name, _, found := strings.Cut(o.list[i].Message, " yields something else every time")
+		if found && strings.HasPrefix(name, "random.") {
+			o.list[i].Message = name + " yields something else every time: an attempt that is made again has to be the same"
+			o.list[i].Hint = "use run.uid, or a resource with createOnce: true"
+		}
+	}
+}
+
+// columns checks that columns show what there is.
+func (o *operationCompiler) columns() {
+	var have []string
+	known := true
+	if o.op.Output != nil {
+		names := fields(o.op.Output.Root)
+		have, known = slices.Sorted(maps.Keys(names)), o.op.Output.Root.Kind != program.PartExpr
+	}
+	for i, name := range o.spec.Columns {
+		at := diag.Index(o.path+".columns", i)
+		switch {
+		case known && !slices.Contains(have, name):
+			d := diag.Diagnostic{Path: at, Message: fmt.Sprintf("output has no field %q", name), Hint: diag.DidYouMean(name, have)}
+			if len(have) == 0 {
+				d.Hint = "columns show fields of output: add output"
+			}
+			o.add(d)
+		case !isName(name):
+			o.add(diag.Diagnostic{Path: at, Message: "should match '" + namePattern.String() + "'", Found: fmt.Sprintf("%q", name)})
+		case slices.Contains(ownColumns, strings.ToLower(name)):
+			o.add(diag.Diagnostic{Path: at, Message: fmt.Sprintf("there is a column %q already", name), Hint: "give the field of output another name"})
 		}
 	}
 }
@@ -137,6 +169,9 @@ func (o *operationCompiler) duration(d v1alpha1.Duration, path string, otherwise
 		return otherwise
 	}
 	value, err := program.ParseDuration(string(d))
+	if err == nil && value == 0 && otherwise > 0 {
+		o.add(diag.Diagnostic{Path: path, Message: "the duration is zero", Expected: "more than nothing", Found: fmt.Sprintf("%q", string(d)), Hint: fmt.Sprintf("remove the line for the default, %s", otherwise)})
+	}
 	if err != nil {
 		o.add(diag.Diagnostic{Path: path, Message: "not a duration", Expected: "a duration such as 90s, 1h30m or 30d", Found: fmt.Sprintf("%q", string(d))})
 		return otherwise
@@ -190,17 +225,28 @@ func (o *operationCompiler) environments() {
 // templateRead compiles a template and notes what it reads.
 func (o *operationCompiler) templateRead(value any, s *schema.Schema, path string, env *expr.Env) *program.Template {
 	t := o.template(value, s, path, env, false)
-	for _, use := range t.Uses {
-		o.reads(use.Expr, path+"."+use.Path)
-	}
+	o.readsAll(t, path)
 	return t
+}
+
+// readsAll notes what the expressions of a template read.
+func (o *operationCompiler) readsAll(t *program.Template, path string) {
+	for _, use := range t.Uses {
+		at := path
+		switch {
+		case use.Path == "":
+		case use.Path[0] == '[':
+			at += use.Path
+		default:
+			at += "." + use.Path
+		}
+		o.reads(use.Expr, at)
+	}
 }
 
 func (o *operationCompiler) textAt(value, path string, env *expr.Env) *program.Template {
 	t := o.text(value, path, env)
-	for _, use := range t.Uses {
-		o.reads(use.Expr, path)
-	}
+	o.readsAll(t, path)
 	return t
 }
 
@@ -223,7 +269,14 @@ func (o *operationCompiler) reads(x *expr.Expr, path string) {
 		if ref.Variable == program.VarParams && o.spec.Parameters == nil {
 			o.add(diag.Diagnostic{Path: path, Message: fmt.Sprintf("operation %s takes no parameters", o.op.Name), Hint: "declare them: parameters: {openAPIV3Schema: …}"})
 		}
-		if ref.Variable != program.VarSteps || len(ref.Path) == 0 || slices.Contains(o.before, ref.Path[0]) {
+		if ref.Variable == program.VarOld {
+			o.readsOld(ref.Path, path)
+		}
+		if ref.Variable != program.VarSteps || len(ref.Path) == 0 || ref.Path[0] == "*" {
+			continue
+		}
+		if slices.Contains(o.before, ref.Path[0]) {
+			o.readsStep(ref.Path, path)
 			continue
 		}
 		d := diag.Diagnostic{Path: path, Message: fmt.Sprintf("steps.%s: no step of that name stands before", ref.Path[0])}
@@ -236,13 +289,45 @@ func (o *operationCompiler) reads(x *expr.Expr, path string) {
 	}
 }
 
+// readsStep checks the field of a step that an expression reads.
+func (o *operationCompiler) readsStep(way []string, path string) {
+	fields := []string{"message", "output", "state"}
+	if len(way) < 2 || way[1] == "*" || slices.Contains(fields, way[1]) {
+		return
+	}
+	o.add(diag.Diagnostic{Path: path, Message: fmt.Sprintf("a step has no field %q", way[1]), Expected: "one of " + diag.OneOf(fields, len(fields)),
+		Hint: cmp.Or(diag.DidYouMean(way[1], fields), fmt.Sprintf("what the step yields is below output: steps.%s.output.%s", way[0], way[1]))})
+}
+
+// readsOld checks the path that an expression reads of old.
+func (o *operationCompiler) readsOld(way []string, path string) {
+	s := o.self
+	for i, name := range way {
+		if name == "*" {
+			return
+		}
+		next, known := s.Field(name)
+		if !known {
+			if s.Type() == schema.Object {
+				o.add(diag.Diagnostic{Path: path, Message: fmt.Sprintf("old has no field %s", strings.Join(way[:i+1], ".")), Hint: diag.DidYouMean(name, s.Fields())})
+			}
+			return
+		}
+		s = next
+	}
+}
+
 // oldFields lists the paths that the expressions of an operation read of old.
 func oldFields(op *program.Operation) [][]string {
 	var out [][]string
 	program.EachExpr(op, func(x *expr.Expr) {
 		for _, ref := range x.Refs() {
-			if ref.Variable == program.VarOld && len(ref.Path) > 0 {
-				out = append(out, ref.Path)
+			way := ref.Path
+			if i := slices.Index(way, "*"); i >= 0 { // of a list or map, all is kept
+				way = way[:i]
+			}
+			if ref.Variable == program.VarOld && len(way) > 0 {
+				out = append(out, way)
 			}
 		}
 	})
@@ -280,7 +365,9 @@ func (o *operationCompiler) trigger(t *v1alpha1.Trigger, i int) {
 		out.Type = v1alpha1.TriggerTypeEvery
 		out.Every = o.textAt(*t.Every, path+".every", o.triggerEnv)
 		if out.Every.IsStatic() && *t.Every != "" {
-			o.duration(v1alpha1.Duration(*t.Every), path+".every", 0)
+			if o.duration(v1alpha1.Duration(*t.Every), path+".every", time.Second) < time.Second {
+				o.add(diag.Diagnostic{Path: path + ".every", Message: "the interval is too short", Expected: "at least 1s", Found: fmt.Sprintf("%q", *t.Every)})
+			}
 		}
 	case t.Condition != "":
 		out.Type = v1alpha1.TriggerTypeCondition
@@ -306,7 +393,7 @@ func (o *operationCompiler) trigger(t *v1alpha1.Trigger, i int) {
 
 // paramsFor is the schema of parameters, or an error when there are none.
 func (o *operationCompiler) paramsFor(path string) *schema.Schema {
-	if o.params == nil {
+	if !o.op.HasParams {
 		o.add(diag.Diagnostic{Path: path, Message: fmt.Sprintf("operation %s takes no parameters", o.op.Name), Hint: "remove it, or declare parameters"})
 	}
 	return o.params
@@ -439,7 +526,10 @@ func (o *operationCompiler) noSuch(path, what, name string, names []string) {
 	if near, ok := diag.Nearest(name, names); ok {
 		d.Hint = fmt.Sprintf("did you mean %s?", near)
 	} else if len(names) > 0 {
-		d.Hint = "there are: " + strings.Join(names, ", ")
+		d.Expected = "one of " + diag.OneOf(names, 12)
+	}
+	if found := o.whatIs(name); found != "" {
+		d.Hint = fmt.Sprintf("%s is %s", name, found)
 	}
 	o.add(d)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -100,6 +101,15 @@ func (o *operationCompiler) step(s *v1alpha1.Step, name, path string) *program.S
 		env = o.forEach(s.ForEach, out, path+".forEach")
 	}
 	o.action(&s.Action, out, path, env)
+	if out.OnUnknown == "" {
+		out.OnUnknown = v1alpha1.UnknownPolicyRetry
+		if !out.Action.Knows() {
+			out.OnUnknown = v1alpha1.UnknownPolicyFail
+		}
+	}
+	if s.OnFailure == v1alpha1.StepFailureUndo && !o.hasUndo() {
+		o.add(diag.Diagnostic{Severity: diag.Warning, Path: path + ".onFailure", Message: "no step of the operation has undo: there is nothing to take back", Hint: "add undo to the steps whose effect is to be taken back"})
+	}
 	switch {
 	case s.OnUnknown == v1alpha1.UnknownPolicyVerify && s.Verify == nil:
 		o.errorf(path, "onUnknown: Verify needs verify")
@@ -177,6 +187,11 @@ func (o *operationCompiler) verify(v *v1alpha1.Verify, path string, env *expr.En
 		out.HTTP = o.http(v.HTTP, path+".http", env)
 	}
 	return out
+}
+
+// hasUndo tells whether a step of the operation has undo steps.
+func (o *operationCompiler) hasUndo() bool {
+	return slices.ContainsFunc(o.spec.Steps, func(s v1alpha1.Step) bool { return len(s.Undo) > 0 })
 }
 
 // cleanup compiles undo steps, or those of onRemove.
@@ -260,6 +275,9 @@ func (o *operationCompiler) apply(a *v1alpha1.ApplyAction, path string, env *exp
 		return &program.ApplyAction{Template: program.StaticTemplate(map[string]any{})}
 	}
 	o.metadata(n, path)
+	if _, have := n.object["status"]; have && n.schema != nil {
+		o.add(diag.Diagnostic{Path: path + ".status", Message: "status is written by the controller of the kind", Hint: "use patch with subresource: status"})
+	}
 	out := &program.ApplyAction{Kind: n.Kinds[0], Template: o.templateRead(n.object, n.schema, path, env)}
 	o.labels(part(out.Template, "metadata", "labels"), path+".metadata.labels")
 	o.annotations(part(out.Template, "metadata", "annotations"), path+".metadata.annotations")
@@ -324,42 +342,15 @@ func (o *operationCompiler) patch(a *v1alpha1.PatchAction, path string, env *exp
 			if a.Subresource == "scale" {
 				s = nil
 			}
-			t := o.template(withoutNull(object), s, path+".merge", env, true)
-			for _, use := range t.Uses {
-				o.reads(use.Expr, path+".merge."+use.Path)
-			}
-			out.Merge = o.withNull(t, object, path+".merge", env)
+			t := &templater{c: o.compiler, env: env, root: path + ".merge", partial: true, removes: true}
+			root := t.part(object, s, "")
+			out.Merge = &program.Template{Root: root, Uses: t.uses}
+			o.readsAll(out.Merge, path+".merge")
 		}
 	default:
 		out.JSON = o.jsonPatch(a.JSON, path+".json", env)
 	}
 	return out
-}
-
-// withoutNull leaves out the fields that a merge patch removes: a schema takes no null.
-func withoutNull(object map[string]any) map[string]any {
-	out := make(map[string]any, len(object))
-	for name, value := range object {
-		switch v := value.(type) {
-		case nil:
-		case map[string]any:
-			out[name] = withoutNull(v)
-		default:
-			out[name] = value
-		}
-	}
-	return out
-}
-
-// withNull compiles a merge patch as it is, if it removes fields; it has been checked without them.
-func (o *operationCompiler) withNull(checked *program.Template, object map[string]any, path string, env *expr.Env) *program.Template {
-	if len(checked.Uses) == 0 {
-		return program.StaticTemplate(object)
-	}
-	before := len(o.list)
-	t := o.template(object, nil, path, env, true)
-	o.list = o.list[:before] // said already
-	return t
 }
 
 func (o *operationCompiler) jsonPatch(in []v1alpha1.JSONPatchOperation, path string, env *expr.Env) *program.Template {
@@ -379,11 +370,7 @@ func (o *operationCompiler) jsonPatch(in []v1alpha1.JSONPatchOperation, path str
 		}
 		list[i] = one
 	}
-	t := o.template(list, nil, path, env, true)
-	for _, use := range t.Uses {
-		o.reads(use.Expr, path+use.Path)
-	}
-	return t
+	return o.templateRead(list, nil, path, env)
 }
 
 func (o *operationCompiler) wait(a *v1alpha1.WaitAction, path string, env *expr.Env) *program.WaitAction {
@@ -452,24 +439,31 @@ func (o *operationCompiler) job(a *v1alpha1.JobAction, path string, env *expr.En
 	if !ok {
 		return &program.JobAction{Template: program.StaticTemplate(map[string]any{})}
 	}
-	for name := range object {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if name != "metadata" && name != "spec" {
-			o.add(diag.Diagnostic{Path: diag.Child(path, name), Message: fmt.Sprintf("there is no field %s", name), Hint: "the template of a Job has metadata and spec, as the jobTemplate of a CronJob"})
+			o.add(diag.Diagnostic{Path: diag.Child(path, name), Message: fmt.Sprintf("the template of a Job has no field %q", name), Expected: "metadata and spec, as in the jobTemplate of a CronJob"})
+			return &program.JobAction{Template: program.StaticTemplate(map[string]any{})}
 		}
 	}
-	if meta, isObject := object["metadata"].(map[string]any); isObject && meta["name"] != nil {
-		o.add(diag.Diagnostic{Path: path + ".metadata.name", Message: "Libretto names the Job, so that it finds it again", Hint: "remove it"})
+	if object["spec"] == nil {
+		o.add(diag.Diagnostic{Path: path, Message: "the template of a Job needs the field \"spec\""})
+	}
+	if meta, isObject := object["metadata"].(map[string]any); isObject {
+		for _, name := range []string{"name", "generateName", "ownerReferences"} {
+			if meta[name] != nil {
+				o.add(diag.Diagnostic{Path: path + ".metadata." + name, Message: "Libretto writes it, so that it finds the Job again", Hint: "remove it"})
+			}
+		}
 	}
 	_, known, ok := o.kind("batch/v1", "Job", path)
 	var s *schema.Schema
 	if ok && known != nil {
 		s = known.Schema
 	}
-	t := o.template(object, s, path, env, true)
-	for _, use := range t.Uses {
-		o.reads(use.Expr, path+"."+use.Path)
-	}
-	return &program.JobAction{Template: t}
+	out := &program.JobAction{Template: o.templateRead(object, s, path, env)}
+	o.labels(part(out.Template, "metadata", "labels"), path+".metadata.labels")
+	o.annotations(part(out.Template, "metadata", "annotations"), path+".metadata.annotations")
+	return out
 }
 
 func (o *operationCompiler) http(a *v1alpha1.HTTPAction, path string, env *expr.Env) *program.HTTPAction {
@@ -550,7 +544,11 @@ func (o *operationCompiler) set(a *v1alpha1.Action, path string, env *expr.Env) 
 		_, taken := ours[name]
 		switch {
 		case taken && o.program.CRD != nil, o.isStatusField(name):
-			o.add(diag.Diagnostic{Path: diag.Child(path, name), Message: fmt.Sprintf("status.%s is written by Libretto", name), Hint: "give your field another name"})
+			d := diag.Diagnostic{Path: diag.Child(path, name), Message: fmt.Sprintf("status.%s is written by Libretto", name), Hint: "give your field another name"}
+			if o.isStatusField(name) {
+				d.Message, d.Hint = fmt.Sprintf("status.%s is one of status.fields, which Libretto computes all the time", name), "give the field another name here, or remove it from spec.status.fields"
+			}
+			o.add(d)
 			continue
 		case strings.Contains(name, "${"):
 			o.errorf(diag.Child(path, name), "a key cannot hold ${…}")
@@ -563,13 +561,27 @@ func (o *operationCompiler) set(a *v1alpha1.Action, path string, env *expr.Env) 
 		part := t.part(object[name], field, name)
 		root.Fields = append(root.Fields, program.Field{Name: name, Value: part})
 		if o.program.CRD != nil && (!known || !slices.Contains(declared.Fields(), name)) {
-			o.inferStatus(name, infer(part))
+			o.setNew(name, infer(part), diag.Child(path, name))
 		}
 	}
-	for _, use := range t.uses {
-		o.reads(use.Expr, path+"."+use.Path)
+	out := &program.Template{Root: root, Uses: t.uses}
+	o.readsAll(out, path)
+	return out
+}
+
+// setNew adds a field to the status that the author's schema does not have. All steps that set it have to agree on its type.
+func (o *operationCompiler) setNew(name string, p *props, path string) {
+	before, twice := o.setFields[name]
+	if twice && !reflect.DeepEqual(before, p) {
+		o.add(diag.Diagnostic{Path: path, Message: fmt.Sprintf("another step sets status.%s to a value of another type", name),
+			Expected: cmp.Or(before.Type, "any value"), Found: cmp.Or(p.Type, "any value"), Hint: "declare the field in the schema of the kind, below status"})
+		return
 	}
-	return &program.Template{Root: root, Uses: t.uses}
+	if o.setFields == nil {
+		o.setFields = map[string]*props{}
+	}
+	o.setFields[name] = p
+	o.inferStatus(name, p.DeepCopy())
 }
 
 // isStatusField tells whether status.fields has the field.
@@ -596,10 +608,14 @@ func (o *operationCompiler) runAction(a *v1alpha1.RunAction, path string, env *e
 		o.noSuch(path+".operation", "operation", string(a.Operation), names)
 		return out
 	}
-	if a.Params != nil {
+	other := &operationCompiler{compiler: o.compiler, op: o.program.Operations[i], params: o.paramSchemas[string(a.Operation)]}
+	switch {
+	case a.Params != nil:
 		if object, ok := o.object(a.Params, path+".params"); ok {
-			out.Params = o.templateRead(object, o.paramSchemas[string(a.Operation)], path+".params", env)
+			out.Params = o.templateRead(object, other.paramsFor(path+".params"), path+".params", env)
 		}
+	case len(other.required()) > 0:
+		o.add(diag.Diagnostic{Path: path, Message: fmt.Sprintf("operation %s needs the parameters %s", a.Operation, strings.Join(other.required(), ", ")), Hint: "add params"})
 	}
 	return out
 }

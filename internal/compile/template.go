@@ -32,6 +32,8 @@ type templater struct {
 	document func(path string) bool
 	// partial: required fields may be missing.
 	partial bool
+	// removes: null stands for a field that is removed, as in a merge patch.
+	removes bool
 	uses    []program.Use
 }
 
@@ -87,6 +89,9 @@ func (t *templater) part(value any, s *schema.Schema, path string) *program.Part
 		return t.object(value, s, path)
 	case []any:
 		return t.array(value, s, path)
+	}
+	if value == nil && t.removes {
+		return static(nil)
 	}
 	if m := s.Check(value); m != nil {
 		t.mismatch(path, m)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"sync"
 
@@ -108,11 +109,17 @@ func (r *rules) unknown(value any, path string, s *structuralschema.Structural, 
 	return list
 }
 
+// operationPath is that of an operation.
+var operationPath = regexp.MustCompile(`^spec\.operations\[\d+\]$`)
+
 func unknownField(path, name string, s *structuralschema.Structural) diag.Diagnostic {
 	known := slices.Sorted(maps.Keys(s.Properties))
 	d := diag.Diagnostic{Path: diag.Child(path, name), Message: fmt.Sprintf("the field %q is not known here", name), Hint: diag.DidYouMean(name, known)}
 	if d.Hint == "" && len(known) > 0 {
 		d.Expected = "one of " + diag.OneOf(known, 12)
+	}
+	if (name == "on" || name == "true") && operationPath.MatchString(path) {
+		d.Hint, d.Expected = "write triggers: YAML reads a key on without quotes as true", ""
 	}
 	if path == "spec.crd" {
 		switch name {
