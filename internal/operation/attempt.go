@@ -239,8 +239,12 @@ func (w *worker) look(u unit, a *v1alpha1.Attempt) bool {
 	return true
 }
 
-// canLook tells whether the attempt can find out by itself what it has done.
+// canLook tells whether the attempt can find out by itself what it has done. A request that may be repeated does not find out:
+// where the step says what to do when nobody knows, that is done.
 func (w *worker) canLook(a *v1alpha1.Attempt) bool {
+	if w.step.Action.HTTP != nil && w.step.OnUnknown != "" {
+		return a.Verify || a.Ref != ""
+	}
 	return a.Verify || a.Ref != "" || w.step.Action.Knows()
 }
 
