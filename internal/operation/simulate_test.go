@@ -396,7 +396,11 @@ func (w *world) randomOperation() {
 }
 
 func (w *world) randomAction(s *program.Step) {
-	switch w.rand.IntN(4) {
+	switch w.rand.IntN(6) {
+	case 2:
+		s.Action.HTTP = &program.HTTPAction{Method: "PUT"}
+	case 3:
+		s.Action.HTTP = &program.HTTPAction{Method: "POST"}
 	case 0:
 		s.Action.Apply = &program.ApplyAction{}
 	case 1:

@@ -1,9 +1,9 @@
 package operation
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -59,7 +59,7 @@ func (m *machine) finish() {
 		m.st.Progress = fmt.Sprintf("%d/%d", done, len(m.op.Steps))
 	}
 	m.condition()
-	if m.out.Changed = !reflect.DeepEqual(content(&m.in.Run.Status), content(m.st)); m.out.Changed {
+	if m.out.Changed = !same(&m.in.Run.Status, m.st); m.out.Changed {
 		m.out.Status = m.st
 	} else {
 		m.out.Status = &m.in.Run.Status
@@ -100,12 +100,14 @@ func StatusContent(st *v1alpha1.OperationRunStatus) (map[string]any, error) {
 	return out, nil
 }
 
-func content(st *v1alpha1.OperationRunStatus) map[string]any {
-	out, err := StatusContent(st)
+// same tells whether two statuses are the same to whoever reads them: as JSON, which has microseconds and nothing empty.
+func same(a, b *v1alpha1.OperationRunStatus) bool {
+	was, err := json.Marshal(a)
 	if err != nil {
-		return nil
+		return false
 	}
-	return out
+	is, err := json.Marshal(b)
+	return err == nil && bytes.Equal(was, is)
 }
 
 // Vars are the variables that the expressions of a run see beside those of the instance, without result, object and items.
