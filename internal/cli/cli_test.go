@@ -75,6 +75,18 @@ func TestCommands(t *testing.T) {
 		{"init-flatten", "init Shop --flatten", ExitUsage},
 		{"run-timeout", "run webapp/definition.yaml --timeout 1s", ExitUsage},
 		{"run-no-cluster", "run webapp/definition.yaml --kubeconfig nowhere", ExitFailure},
+		{"test", "test tests/passes.yaml -q", ExitOK},
+		{"test-fails", "test tests", ExitFailure},
+		{"test-json", "test tests -o json --run refused|fails", ExitFailure},
+		{"test-run", "test tests --run ingress", ExitFailure},
+		{"test-regex", "test tests --run (", ExitUsage},
+		{"test-none", "test webapp", ExitFailure},
+		{"test-invalid", "test tests/broken.yml.txt", ExitInvalid},
+		{"test-lost", "test tests/lost.yml.txt", ExitFailure},
+		{"operation-no-cluster", "operation list --kubeconfig nowhere", ExitFailure},
+		{"operation-timeout", "operation start shop/a backup --timeout 1s", ExitUsage},
+		{"operation-instance", "operation start shop backup", ExitUsage},
+		{"operation-output", "operation list -o table", ExitUsage},
 		{"unknown", "valdiate x", ExitUsage},
 		{"unknown-flag", "validate x --frce", ExitUsage},
 		{"help", "--help", ExitOK},
@@ -83,6 +95,9 @@ func TestCommands(t *testing.T) {
 		{"help-run", "run --help", ExitOK},
 		{"help-init", "init --help", ExitOK},
 		{"help-rbac", "rbac --help", ExitOK},
+		{"help-test", "test --help", ExitOK},
+		{"help-operation", "operation --help", ExitOK},
+		{"help-start", "operation start --help", ExitOK},
 		{"help-graph", "graph --help", ExitOK},
 		{"complete", "__complete val", ExitOK},
 		{"complete-files", "__complete validate ", ExitOK},
@@ -200,6 +215,24 @@ func TestInitFrom(t *testing.T) {
 				t.Error(got)
 			}
 		})
+	}
+}
+
+// TestJUnit: the report of a test that fails holds the failure.
+func TestJUnit(t *testing.T) {
+	t.Chdir("testdata")
+	report := filepath.Join(t.TempDir(), "report.xml")
+	if got := libretto(t, "", "test", "tests", "--junit", report); got.code != ExitFailure {
+		t.Error(got)
+	}
+	data, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`<testsuites tests="3" failures="1"`, `<testsuite name="tests/fails.yaml" tests="1" failures="1"`, "spec.replicas: want 3, got 2"} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("%s is not in\n%s", want, data)
+		}
 	}
 }
 

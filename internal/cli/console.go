@@ -112,25 +112,44 @@ func (c *console) format(e engine.Event) string {
 			name = instanceName(e.Object.Namespace, e.Object.Name)
 		}
 		b.WriteString(" " + e.Object.Kind.Kind + " " + name)
+	} else if e.Operation != "" {
+		b.WriteString(" " + e.Operation)
+		if e.Step != "" {
+			b.WriteString("/" + e.Step)
+		}
 	} else if e.Resource != "" {
 		b.WriteString(" " + e.Resource)
 	}
 	if e.Message != "" {
 		b.WriteString(": " + strings.ReplaceAll(e.Message, "\n", "\n          "))
 	}
+	switch e.Action {
+	case engine.ActionOperationFailed, engine.ActionUnknown:
+		b.WriteString("; see: libretto operation describe " + runName(e))
+	}
 	return b.String()
+}
+
+// runName names the run of an event for a command line.
+func runName(e engine.Event) string {
+	if e.Instance.Namespace == "" {
+		return e.Run
+	}
+	return e.Run + " -n " + e.Instance.Namespace
 }
 
 func actionColour(a engine.Action) string {
 	switch a {
-	case engine.ActionCreated, engine.ActionReady, engine.ActionServing:
+	case engine.ActionCreated, engine.ActionReady, engine.ActionServing, engine.ActionSucceeded:
 		return green
-	case engine.ActionFailed:
+	case engine.ActionFailed, engine.ActionOperationFailed:
 		return red
-	case engine.ActionRepaired, engine.ActionRecreated, engine.ActionWaiting:
+	case engine.ActionRepaired, engine.ActionRecreated, engine.ActionWaiting, engine.ActionCancelled, engine.ActionUnknown:
 		return yellow
-	case engine.ActionUpdated, engine.ActionAdopted:
+	case engine.ActionUpdated, engine.ActionAdopted, engine.ActionStarted:
 		return blue
+	case engine.ActionStep, engine.ActionLog:
+		return dim
 	case engine.ActionDeleted, engine.ActionRetained, engine.ActionGone:
 	}
 	return bold
@@ -156,6 +175,8 @@ func (c *console) remember(e engine.Event) {
 			c.states[key] = e
 		}
 	case engine.ActionDeleted, engine.ActionRetained:
+	case engine.ActionStarted, engine.ActionStep, engine.ActionSucceeded, engine.ActionOperationFailed, engine.ActionCancelled,
+		engine.ActionUnknown, engine.ActionLog: // of a run: what it means for the instance, the instance says
 	}
 }
 

@@ -32,6 +32,14 @@ func TestConsole(t *testing.T) {
 		{engine.Event{Action: engine.ActionCreated, Instance: shop, Object: ref("ConfigMap", "audit", "shop")},
 			"23:01:02  WebApp default/shop           created ConfigMap audit/shop"},
 		{engine.Event{Action: engine.ActionReady, Instance: shop}, "23:01:02  WebApp default/shop           ready"},
+		{engine.Event{Action: engine.ActionStarted, Instance: shop, Operation: "backup", Run: "shop-backup-1", Message: "by Create"},
+			"23:01:02  WebApp default/shop           started backup: by Create"},
+		{engine.Event{Action: engine.ActionStep, Instance: shop, Operation: "backup", Run: "shop-backup-1", Step: "pack", Message: "in 3s"},
+			"23:01:02  WebApp default/shop           step backup/pack: in 3s"},
+		{engine.Event{Action: engine.ActionLog, Instance: shop, Operation: "backup", Run: "shop-backup-1", Step: "say", Message: "hello"},
+			"23:01:02  WebApp default/shop           log backup/say: hello"},
+		{engine.Event{Action: engine.ActionOperationFailed, Instance: shop, Operation: "backup", Run: "shop-backup-1", Message: "step pack: no"},
+			"23:01:02  WebApp default/shop           operation failed backup: step pack: no; see: libretto operation describe shop-backup-1 -n default"},
 		{engine.Event{Action: engine.ActionServing, Definition: "webapps.example.com"}, "23:01:02  webapps.example.com  serving"},
 	}
 	for _, c := range cases {
@@ -66,6 +74,7 @@ func TestSettled(t *testing.T) {
 		{"ready", []engine.Event{serving, instance("a", engine.ActionCreated), instance("a", engine.ActionReady)}, true, false},
 		{"one waits", []engine.Event{serving, instance("a", engine.ActionReady), instance("b", engine.ActionWaiting)}, false, false},
 		{"one failed", []engine.Event{serving, instance("a", engine.ActionReady), instance("b", engine.ActionFailed)}, true, true},
+		{"a run failed that the instance does not need", []engine.Event{serving, instance("a", engine.ActionReady), instance("a", engine.ActionStarted), instance("a", engine.ActionOperationFailed)}, true, false},
 		{"gone", []engine.Event{serving, instance("a", engine.ActionWaiting), instance("a", engine.ActionGone)}, true, false},
 	}
 	for _, c := range cases {

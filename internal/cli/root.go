@@ -116,12 +116,14 @@ func newRoot() *cobra.Command {
 		Use:   "libretto",
 		Short: "Kubernetes operators written as one YAML document",
 		Long: `Libretto runs Kubernetes operators that are written as one YAML document, an OperatorDefinition:
-a kind, the resources that an object of the kind stands for, and what its status says.
+a kind, the resources that an object of the kind stands for, what happens when, and what its status says.
 
   libretto init WebApp --group example.com --field replicas:integer=1   start one
   libretto validate definition.yaml                                     check it, without a cluster
   libretto render definition.yaml instance.yaml                         see what it makes
+  libretto test .                                                       test what it does, without a cluster
   libretto run definition.yaml                                          be the operator, from here
+  libretto operation start webapp/shop backup --wait                    run an operation of an instance
 
 ` + exitCodes,
 		Version:           version.Get().Version,
@@ -139,8 +141,8 @@ a kind, the resources that an object of the kind stands for, and what its status
 			root.AddCommand(c)
 		}
 	}
-	add("write", newInit(), newValidate(), newRender(), newGraph(), newSchema(), newInline())
-	add("run", newRun(), newRBAC(), newManager())
+	add("write", newInit(), newValidate(), newRender(), newTest(), newGraph(), newSchema(), newInline())
+	add("run", newRun(), newOperation(), newRBAC(), newManager())
 	add("more", newVersion())
 	return root
 }

@@ -109,8 +109,19 @@ func (s *store) create(o *unstructured.Unstructured) (*unstructured.Unstructured
 	}
 	o.SetGeneration(1)
 	defaults(o)
+	if k.group == "" && k.kind == "Service" {
+		s.address(o)
+	}
 	s.put(k, o)
 	return o, nil
+}
+
+// address gives a Service the address that the API server would give it.
+func (s *store) address(o *unstructured.Unstructured) {
+	spec, ok := o.Object["spec"].(map[string]any)
+	if ok && spec["clusterIP"] == nil && spec["type"] != "ExternalName" {
+		spec["clusterIP"] = fmt.Sprintf("10.96.%d.%d", s.made/250, s.made%250+1)
+	}
 }
 
 // defaults sets what the API server sets in kinds of Kubernetes, where expressions are likely to read it.

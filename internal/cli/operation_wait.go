@@ -1,0 +1,371 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/libretto-dev/libretto/api/v1alpha1"
+)
+
+const (
+	// pollInterval is how often a run is looked at. Reading it needs no right but get.
+	pollInterval = 400 * time.Millisecond
+	// unattended is how long nobody has to have worked on a run before that is said.
+	unattended = 10 * time.Second
+)
+
+// waitFor says for what to wait.
+type waitFor struct {
+	// timeout of 0: none.
+	timeout time.Duration
+	// retry is the ID of the retry whose end is waited for.
+	retry string
+}
+
+// ended tells whether the run has come to the end that is waited for.
+func (w waitFor) ended(r *operationRun) bool {
+	if !r.status.State.Ended() {
+		return false
+	}
+	return w.retry == "" || r.status.Retry == w.retry || r.status.ObservedGeneration >= r.object.GetGeneration()
+}
+
+// view shows how a run goes.
+type view interface {
+	show(run *operationRun, now time.Time)
+	// note says something beside the steps.
+	note(text string)
+}
+
+// wait shows the steps of a run until it has ended. The error tells how it ended, if not well.
+func (c *operationClient) wait(ctx context.Context, out io.Writer, run *operationRun, w waitFor) (*operationRun, error) {
+	ref := run.kind.Runs.ref(run.name())
+	v := newView(out)
+	fmt.Fprintf(out, "%s of %s %s: %s\n", run.spec.Operation, run.kind.Instances.Kind, run.spec.Target, ref)
+	start := time.Now()
+	said := false
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	var lost error
+	for {
+		v.show(run, time.Now())
+		if w.ended(run) {
+			return run, c.verdict(out, run)
+		}
+		if !said && run.status.State == "" && time.Since(start) > unattended {
+			said = true
+			v.note("nobody works on it: is Libretto at work for definition " + run.kind.Definition + "?")
+		}
+		select {
+		case <-ctx.Done():
+			return run, fmt.Errorf("no longer waiting; the run goes on. See: %s; end it: %s", c.command("describe", run.kind, run.name()), c.command("cancel", run.kind, run.name()))
+		case <-tick.C:
+		}
+		if w.timeout > 0 && time.Since(start) > w.timeout {
+			return run, errors.Join(fmt.Errorf("not ended after %s: it is %s%s, and goes on. See: %s", w.timeout, stateOrPending(run.status.State), atStep(run),
+				c.command("describe", run.kind, run.name())), lost)
+		}
+		o, err := c.resource(run.kind.Runs).Get(ctx, run.name(), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return run, fmt.Errorf("%s is gone: somebody has deleted it, or its instance", ref)
+		case apierrors.IsForbidden(err):
+			return run, fmt.Errorf("cannot read %s: %w", ref, err)
+		case err != nil:
+			lost = fmt.Errorf("the last look failed: %w", err) // it may pass
+			continue
+		}
+		lost = nil
+		if run, err = newOperationRun(run.kind, o); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func atStep(r *operationRun) string {
+	if r.status.Step == "" {
+		return ""
+	}
+	return " at step " + r.status.Step
+}
+
+// verdict prints the output of a run that has succeeded; of any other it is the error, with what to do.
+func (c *operationClient) verdict(out io.Writer, run *operationRun) error {
+	s := &run.status
+	if s.State == v1alpha1.RunSucceeded {
+		if len(s.Output) > 0 {
+			fmt.Fprintln(out, "output:")
+			printFields(out, "  ", s.Output)
+		}
+		return nil
+	}
+	return errors.New(c.failure(run))
+}
+
+// failure says how a run ended that did not succeed, and what to do.
+func (c *operationClient) failure(run *operationRun) string {
+	s := &run.status
+	how := map[v1alpha1.RunState]string{
+		v1alpha1.RunFailed: "failed", v1alpha1.RunCancelled: "was cancelled",
+		v1alpha1.RunUnknown: "ended without anybody knowing whether a step had its effect",
+	}[s.State]
+	text := run.spec.Operation + " " + how + atStep(run)
+	if s.Message != "" {
+		text += ": " + s.Message
+	}
+	text += "\n  see:   " + c.command("describe", run.kind, run.name())
+	switch {
+	case run.spec.Cancel:
+	case s.State == v1alpha1.RunUnknown:
+		text += "\n  retry: " + c.command("retry", run.kind, run.name()) + " --from STEP   (look first whether step " + s.Step + " had its effect)"
+	default:
+		text += "\n  retry: " + c.command("retry", run.kind, run.name()) + "   (when the cause is mended)"
+	}
+	return text
+}
+
+// newView returns what suits the output: on a terminal lines are drawn anew, elsewhere each thing that happens is a line.
+func newView(out io.Writer) view {
+	if f, isFile := out.(*os.File); isFile && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+		width := func() int {
+			if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+				return w
+			}
+			return 80
+		}
+		return &liveView{out: out, paint: newPainter(out), width: width}
+	}
+	return &lineView{out: out}
+}
+
+// lineView prints a line for each thing that happens.
+type lineView struct {
+	out  io.Writer
+	seen v1alpha1.OperationRunStatus
+}
+
+func (v *lineView) note(text string) { fmt.Fprintln(v.out, "  "+text) }
+
+func (v *lineView) show(run *operationRun, _ time.Time) {
+	for _, line := range changes(&v.seen, &run.status) {
+		fmt.Fprintln(v.out, "  "+line)
+	}
+	v.seen = run.status
+}
+
+// changes says, a line each, what has happened between two looks at a run.
+func changes(was, now *v1alpha1.OperationRunStatus) []string {
+	var out []string
+	if now.State == v1alpha1.RunPending && now.Message != "" && now.Message != was.Message {
+		out = append(out, "waits: "+now.Message)
+	}
+	if now.State == v1alpha1.RunUndoing && was.State != now.State {
+		out = append(out, "undoing: "+now.Message)
+	}
+	before := map[string]v1alpha1.StepStatus{}
+	for _, s := range was.Steps {
+		before[s.Name] = s
+	}
+	again := was.Tries != 0 && was.Tries != now.Tries
+	for _, s := range now.Steps {
+		old := before[s.Name]
+		if again && !(old.State == v1alpha1.StepSucceeded && s.State == old.State) {
+			old = v1alpha1.StepStatus{}
+		}
+		out = append(out, stepChanges(&old, &s)...)
+	}
+	if now.State.Ended() && (was.State != now.State || again) {
+		line := string(now.State)
+		if now.Duration != "" {
+			line += " in " + now.Duration
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func stepChanges(was, now *v1alpha1.StepStatus) []string {
+	var out []string
+	if was.State == now.State && was.Message == now.Message && len(was.Attempts) == len(now.Attempts) {
+		return nil
+	}
+	if (was.State == "" || was.State == v1alpha1.StepPending) && now.State == v1alpha1.StepRunning {
+		out = append(out, now.Name+": running")
+	}
+	known := map[string]v1alpha1.StepState{}
+	for _, a := range was.Attempts {
+		known[a.ID] = a.State
+	}
+	for i := range now.Attempts {
+		a := &now.Attempts[i]
+		if a.State.Ended() && a.State != v1alpha1.StepSucceeded && !known[a.ID].Ended() && (!now.State.Ended() || i < len(now.Attempts)-1) {
+			out = append(out, fmt.Sprintf("%s: attempt %d: %s%s", now.Name, a.Number, a.State, messageOf(a.Message)))
+		}
+	}
+	switch {
+	case now.State.Ended() && was.State != now.State:
+		line := now.Name + ": " + string(now.State)
+		if d := stepDuration(now, time.Time{}); d != "" {
+			line += " in " + d
+		}
+		out = append(out, line+messageOf(now.Message))
+	case now.State == v1alpha1.StepRunning && now.Message != "" && now.Message != was.Message && len(out) == 0:
+		out = append(out, now.Name+": "+now.Message)
+	}
+	return out
+}
+
+func messageOf(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+// stepDuration is how long a step took, or takes until now.
+func stepDuration(s *v1alpha1.StepStatus, now time.Time) string {
+	switch {
+	case s.StartTime == nil:
+		return ""
+	case s.EndTime != nil:
+		return shortDuration(s.EndTime.Sub(s.StartTime.Time))
+	case now.IsZero():
+		return ""
+	}
+	return shortDuration(now.Sub(s.StartTime.Time))
+}
+
+// shortDuration prints what a person wants to read: 0.2s, 14s, 3m20s, 5h12m, 3d4h.
+func shortDuration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// liveView draws the steps anew at each look.
+type liveView struct {
+	out   io.Writer
+	paint painter
+	width func() int
+	drawn int
+	notes []string
+}
+
+func (v *liveView) note(text string) { v.notes = append(v.notes, text) }
+
+func (v *liveView) show(run *operationRun, now time.Time) {
+	lines := v.frame(run, now)
+	var b strings.Builder
+	if v.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", v.drawn) // to the first line that was drawn
+	}
+	b.WriteString("\x1b[J") // what is below goes
+	for _, line := range lines {
+		b.WriteString(line + "\n")
+	}
+	v.drawn = len(lines)
+	_, _ = io.WriteString(v.out, b.String()) // a terminal that has gone ends the command by signal
+}
+
+// frame is what is shown: a line for each step, and one for the run.
+func (v *liveView) frame(run *operationRun, now time.Time) []string {
+	s := &run.status
+	width := v.width()
+	longest := 0
+	for _, step := range s.Steps {
+		longest = max(longest, len(step.Name))
+	}
+	var lines []string
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		mark, colour := stepMark(step.State)
+		text := fmt.Sprintf("%-*s  %6s", longest, step.Name, stepDuration(step, now))
+		if n := len(step.Attempts); n > 0 && step.Attempts[n-1].Number > 1 {
+			text += fmt.Sprintf("  attempt %d", step.Attempts[n-1].Number)
+		}
+		if step.Message != "" {
+			text += "  " + strings.ReplaceAll(step.Message, "\n", " ")
+		}
+		lines = append(lines, "  "+v.paint.paint(colour, mark)+" "+cut(text, width-5))
+	}
+	state := string(stateOrPending(s.State))
+	text := state
+	if s.StartTime != nil {
+		end := now
+		if s.CompletionTime != nil {
+			end = s.CompletionTime.Time
+		}
+		text += " " + shortDuration(end.Sub(s.StartTime.Time))
+	}
+	if s.Progress != "" && !s.State.Ended() {
+		text += ", " + s.Progress + " steps done"
+	}
+	if s.Message != "" && !s.State.Ended() {
+		text += ": " + strings.ReplaceAll(s.Message, "\n", " ")
+	}
+	lines = append(lines, "  "+v.paint.paint(stateColour(s.State), cut(text, width-3)))
+	for _, n := range v.notes {
+		lines = append(lines, "  "+v.paint.paint(yellow, cut(n, width-3)))
+	}
+	return lines
+}
+
+// cut shortens a line to what fits, so that each is one row.
+func cut(s string, width int) string {
+	runes := []rune(s)
+	if len(runes) <= width || width < 2 {
+		return s
+	}
+	return string(runes[:width-1]) + "…"
+}
+
+func stepMark(s v1alpha1.StepState) (mark, colour string) {
+	switch s {
+	case v1alpha1.StepSucceeded:
+		return "✓", green
+	case v1alpha1.StepFailed:
+		return "✗", red
+	case v1alpha1.StepUnknown:
+		return "?", yellow
+	case v1alpha1.StepSkipped, v1alpha1.StepCancelled, v1alpha1.StepUndone:
+		return "-", dim
+	case v1alpha1.StepRunning:
+		return "●", blue
+	case v1alpha1.StepPending:
+	}
+	return "○", dim
+}
+
+func stateColour(s v1alpha1.RunState) string {
+	switch s {
+	case v1alpha1.RunSucceeded:
+		return green
+	case v1alpha1.RunFailed:
+		return red
+	case v1alpha1.RunUnknown, v1alpha1.RunUndoing, v1alpha1.RunCancelled:
+		return yellow
+	case v1alpha1.RunRunning:
+		return blue
+	case v1alpha1.RunPending:
+	}
+	return bold
+}
