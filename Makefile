@@ -139,11 +139,11 @@ test-bundle: ## Check the bundle and the catalogue with operator-sdk, opm, OLM's
 	hack/test-bundle.sh
 
 .PHONY: scorecard
-scorecard: ## Run scorecard in pods on a cluster of its own (as root, after hack/devcluster/install-node-deps.sh)
-	hack/scorecard.sh
+scorecard: ## Run scorecard in pods, where OLM has installed Libretto (as root, after install-node-deps.sh and install-image-deps.sh)
+	hack/e2e-olm.sh -test.run '^TestOLM$$/^(install|scorecard)$$'
 
 .PHONY: e2e-olm
-e2e-olm: ## Install, upgrade and remove Libretto by a real OLM on a cluster of its own (as root, after install-node-deps.sh)
+e2e-olm: ## Install, upgrade and remove Libretto by a real OLM on a cluster of its own (as root, after the same scripts)
 	hack/e2e-olm.sh
 
 .PHONY: release-bundle

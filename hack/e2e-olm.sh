@@ -3,13 +3,14 @@
 #
 # Installs, upgrades and removes Libretto by a real Operator Lifecycle Manager, on a cluster of its own with a node, without any
 # registry: the images are built here and given to the node by digest, and the catalogue carries the manifests of the bundles.
-# The versions are made from this tree. As root, with the packages of hack/devcluster/install-node-deps.sh and buildah.
+# The versions are made from this tree. As root, with the packages of hack/devcluster/install-node-deps.sh and
+# hack/install-image-deps.sh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 devcluster=$(hack/devcluster/build.sh node)
-export OLM_BIN CATALOG_BIN OPM_BIN OLM_TEST_DIR LIBRETTO_BIN
-OLM_BIN=$(hack/tool.sh olm) CATALOG_BIN=$(hack/tool.sh catalog) OPM_BIN=$(hack/tool.sh opm)
+export OLM_BIN CATALOG_BIN OPM_BIN SDK_BIN OLM_TEST_DIR LIBRETTO_BIN
+OLM_BIN=$(hack/tool.sh olm) CATALOG_BIN=$(hack/tool.sh catalog) OPM_BIN=$(hack/tool.sh opm) SDK_BIN=$(hack/tool.sh operator-sdk)
 OLM_TEST_DIR=$(mktemp -d)
 trap 'rm -rf "$OLM_TEST_DIR"' EXIT
 
@@ -33,6 +34,18 @@ Y
   echo "${image/:v$version@/@}" >"$OLM_TEST_DIR/$version/image"
   before=$version
 done
+# What scorecard runs: its own tests, from the same module as operator-sdk, what unpacks the bundle for them, and our tests.
+mkdir -p "$OLM_TEST_DIR/scorecard/bin" "$OLM_TEST_DIR/untar/bin" "$OLM_TEST_DIR/images"
+cp "$(hack/tool.sh scorecard-test)" "$OLM_TEST_DIR/scorecard/bin/scorecard-test"
+cp "$(command -v busybox)" "$OLM_TEST_DIR/untar/bin/busybox"
+for applet in tar gzip sh sleep cat; do ln -s busybox "$OLM_TEST_DIR/untar/bin/$applet"; done
+sdk_version=$("$SDK_BIN" version | sed 's/.*version: "\(v[^"]*\)", commit.*/\1/')
+for image in scorecard-test:scorecard scorecard-untar:untar scorecard-storage:untar; do
+  "$devcluster" make-image --name "quay.io/operator-framework/${image%:*}:$sdk_version" --user 1001 --root "$OLM_TEST_DIR/${image#*:}" \
+    --out "$OLM_TEST_DIR/images/${image%:*}.tar"
+done
+hack/image.sh scorecard --arch "$(go env GOARCH)" --tag ghcr.io/libretto-dev/libretto-scorecard:v0.1.0 --out "$OLM_TEST_DIR/images" >&2
+
 LIBRETTO_BIN=$OLM_TEST_DIR/libretto
 CGO_ENABLED=0 go build -trimpath -o "$LIBRETTO_BIN" .
 (cd test/olm && GOWORK=off go test -c -o "$OLM_TEST_DIR/olm.test" .)
@@ -45,4 +58,7 @@ env -u CI LIBRETTO_TEST_OLM=1 "$devcluster" run --quiet --node -- bash -c '
     "$DEVCLUSTER_BIN" load-image --dir "$DEVCLUSTER_DIR" "$OLM_TEST_DIR/$v/manager.oci.tar" >/dev/null
     ctr -a "$DEVCLUSTER_DIR/containerd/containerd.sock" -n k8s.io images tag "ghcr.io/libretto-dev/libretto:v$v" "$(cat "$OLM_TEST_DIR/$v/image")" >/dev/null
   done
-  "$OLM_TEST_DIR/olm.test" -test.v -test.run "^TestOLM" -test.timeout 20m "$@"' e2e-olm "$@"
+  for image in scorecard-test scorecard-untar scorecard-storage scorecard-"$(go env GOARCH)"; do
+    "$DEVCLUSTER_BIN" load-image --dir "$DEVCLUSTER_DIR" "$OLM_TEST_DIR/images/$image.tar" >/dev/null
+  done
+  "$OLM_TEST_DIR/olm.test" -test.v -test.run "^TestOLM$" -test.timeout 20m "$@"' e2e-olm "$@"

@@ -75,7 +75,10 @@ func finish(l *ledger, config, dir, image string) error {
 	if err := exchange(config, manifests); err != nil {
 		return err
 	}
-	return dropStatus(manifests)
+	if err := dropStatus(manifests); err != nil {
+		return err
+	}
+	return setScorecardImage(dir, l.Image+"-scorecard:v", newest.Version)
 }
 
 // dropStatus takes what is not for a manifest out of all but the ClusterServiceVersion: the empty status that operator-sdk writes.
@@ -188,4 +191,17 @@ func exchange(config, manifests string) error {
 		}
 	}
 	return nil
+}
+
+// setScorecardImage makes the tests of a release those that were built with it.
+func setScorecardImage(dir, image, version string) error {
+	file := filepath.Join(dir, "tests", "scorecard", "config.yaml")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("cannot read the configuration of scorecard: %w", err)
+	}
+	if !strings.Contains(string(data), image+"0.0.0") {
+		return fmt.Errorf("%s does not name the image %s0.0.0", file, image)
+	}
+	return os.WriteFile(file, []byte(strings.ReplaceAll(string(data), image+"0.0.0", image+version)), 0o644)
 }

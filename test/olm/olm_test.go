@@ -80,6 +80,9 @@ func TestOLM(t *testing.T) {
 		serveGreetings(t)
 		m.log(t, "three Greetings are ready")
 	})
+	step("scorecard", func(t *testing.T) {
+		scorecard(t, m)
+	})
 	var before []unstructured.Unstructured
 	step("upgrade", func(t *testing.T) {
 		before = settled(t)
