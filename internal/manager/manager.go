@@ -112,6 +112,9 @@ func newManager(ctx context.Context, o *Options) (*instanceOf, error) {
 	if err := m.addWebhook(ctx, signed, server != nil); err != nil {
 		return nil, err
 	}
+	if err := m.addOLM(ctx); err != nil {
+		return nil, err
+	}
 	if err := m.addProbes(server); err != nil {
 		return nil, err
 	}
