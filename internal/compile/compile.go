@@ -152,13 +152,18 @@ var reserved = []string{program.VarParams, program.VarSteps, program.VarOld, pro
 
 func isName(name string) bool { return namePattern.MatchString(name) && name != "self" }
 
+// nameTaken says what the API server says, too.
+func nameTaken(name, path string) diag.Diagnostic {
+	return diag.Diagnostic{Path: path, Message: "the name is a word of the expression language or one that Libretto uses itself; choose another", Found: fmt.Sprintf("%q", name)}
+}
+
 // names checks that no two things have the same name.
 func (c *compiler) names() {
 	first := map[v1alpha1.Name]string{}
 	claim := func(name v1alpha1.Name, path, what string) {
 		switch {
 		case name == "self", slices.Contains(reserved, string(name)):
-			c.add(diag.Diagnostic{Path: path, Message: "the name is a word of the expression language or one that Libretto uses itself; choose another", Found: fmt.Sprintf("%q", name)})
+			c.add(nameTaken(string(name), path))
 			return
 		case !isName(string(name)):
 			c.add(diag.Diagnostic{Path: path, Message: "should match '" + namePattern.String() + "'", Found: fmt.Sprintf("%q", name)})

@@ -14,6 +14,7 @@ import (
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/internal/compile"
 	"github.com/libretto-dev/libretto/internal/diag"
+	"github.com/libretto-dev/libretto/internal/expr"
 	"github.com/libretto-dev/libretto/internal/load"
 	"github.com/libretto-dev/libretto/internal/program"
 	"github.com/libretto-dev/libretto/internal/testkit/golden"
@@ -65,6 +66,13 @@ func TestGood(t *testing.T) {
 			if p.CRD != nil {
 				golden.Check(t, filepath.Join(dir, "want.crd.yaml"), crd)
 			}
+			if p.OperationKind != nil {
+				crd, err := yaml.Marshal(p.OperationKind.CRD)
+				if err != nil {
+					t.Fatal(err)
+				}
+				golden.Check(t, filepath.Join(dir, "want.operations.yaml"), crd)
+			}
 			golden.Check(t, filepath.Join(dir, "want.program"), []byte(dump(p, docs[0].Locate(list))))
 
 			again, _ := compile.Compile(docs[0].Definition, compile.Options{})
@@ -105,8 +113,46 @@ func dump(p *program.Program, warnings diag.List) string {
 	for _, c := range p.Conditions {
 		fmt.Fprintf(&b, "condition %s: %s\n", c.Type, c.Status.Source())
 	}
+	for _, o := range p.Operations {
+		dumpOperation(&b, o)
+	}
+	if len(p.Operations) > 0 {
+		fmt.Fprintf(&b, "kinds of steps %v\nreads %v\nneeds finalizer %t\n", kinds(p.StepKinds()), p.Refs(), p.NeedsFinalizer())
+	}
 	fmt.Fprintf(&b, "pending %v\n%s", p.PendingKinds, warnings)
 	return b.String()
+}
+
+func dumpOperation(b *strings.Builder, o *program.Operation) {
+	fmt.Fprintf(b, "operation %s %s params=%t timeout=%s %s %s exclusive=%t priority=%d retain=%+v stale=%s\n", o.Name, o.Hash, o.HasParams, o.Timeout,
+		o.OnFailure, o.Concurrency, o.Exclusive, o.Priority, o.Retain, o.Stale)
+	for _, t := range o.Triggers {
+		fmt.Fprintf(b, "    trigger %s fields=%v old=%v missed=%s startingDeadline=%s idle=%s initialDelay=%s jitter=%s for=%s cooldown=%s", t.Type, t.Fields, t.OldFields,
+			t.Missed, t.StartingDeadline, t.Idle, t.InitialDelay, t.Jitter, t.For, t.Cooldown)
+		if t.Watch != nil {
+			fmt.Fprintf(b, " watch=%s list=%t fields=%v", t.Watch.Variable(), t.Watch.List, t.Watch.Fields)
+		}
+		b.WriteString("\n")
+	}
+	var dumpStep func(what string, s *program.Step)
+	dumpStep = func(what string, s *program.Step) {
+		fmt.Fprintf(b, "    %s %s: %s parallel=%d timeout=%s retries=%d backoff=%s..%s %s unknown=%s", what, s.Name, s.Action.Name(), s.Parallel, s.Timeout, s.Retries,
+			s.BackoffInitial, s.BackoffMax, s.OnFailure, s.OnUnknown)
+		if h := s.Action.HTTP; h != nil {
+			fmt.Fprintf(b, " %s", h.Method)
+		}
+		b.WriteString("\n")
+		for _, u := range s.Undo {
+			dumpStep("    undo", u)
+		}
+	}
+	for _, s := range o.Steps {
+		dumpStep("step", s)
+	}
+	for _, s := range o.OnRemove {
+		dumpStep("remove", s)
+	}
+	program.EachExpr(o, func(x *expr.Expr) { fmt.Fprintf(b, "    %s (%s)\n", x.Source(), x.Type()) })
 }
 
 func kinds(ks []program.Kind) (out []string) {

@@ -37,7 +37,7 @@ func (c *compiler) expression(src, path string, env *expr.Env, want expr.Want) *
 
 // extend adds variables to those of all later expressions.
 func (c *compiler) extend(path string, vars ...expr.Variable) {
-	vars = slices.DeleteFunc(vars, func(v expr.Variable) bool { return !isName(v.Name) })
+	vars = slices.DeleteFunc(vars, func(v expr.Variable) bool { return !isName(v.Name) || slices.Contains(reserved, v.Name) })
 	if c.env == nil || len(vars) == 0 {
 		return
 	}

@@ -28,6 +28,9 @@ func (c *compiler) operationKind() {
 		return // said already
 	}
 	names := c.operationNames()
+	if names.group == "" {
+		return // said already
+	}
 	scope := apiextensionsv1.ClusterScoped
 	if c.program.Instance.Namespaced {
 		scope = apiextensionsv1.NamespaceScoped
@@ -186,19 +189,33 @@ func (c *compiler) checkOperationKind(crd *apiextensionsv1.CustomResourceDefinit
 	}
 	for _, fault := range validateKind(crd) {
 		d := diag.FromField(fault)
-		path := "spec.operationKind"
-		for i := range c.spec.Operations {
-			if strings.Contains(d.Path, ".properties["+string(c.spec.Operations[i].Name)+"]") {
-				_, rest, _ := strings.Cut(d.Path, ".properties["+string(c.spec.Operations[i].Name)+"]")
-				path = diag.Index("spec.operations", i) + ".parameters.openAPIV3Schema" + rest
-			}
-		}
-		d.Path = diag.Normalize(path)
+		d.Path = c.operationKindPath(d.Path)
 		if d.Hint == "" {
 			d.Hint = schemaHint(d.Message)
 		}
 		c.add(d)
 	}
+}
+
+// operationKindPath translates a path in the CustomResourceDefinition of operation objects to one in the definition.
+func (c *compiler) operationKindPath(path string) string {
+	steps := diag.Split(path)
+	for k := range steps {
+		// … properties spec properties NAME …
+		if k < 3 || steps[k-3].Name != "properties" || steps[k-2].Name != "spec" || steps[k-1].Name != "properties" {
+			continue
+		}
+		for i := range c.spec.Operations {
+			if string(c.spec.Operations[i].Name) == steps[k].Name {
+				at := diag.Index("spec.operations", i) + ".parameters.openAPIV3Schema"
+				if rest := diag.Join(steps[k+1:]); rest != "" {
+					at += "." + rest
+				}
+				return diag.Normalize(at)
+			}
+		}
+	}
+	return "spec.operationKind"
 }
 
 func validateKind(crd *apiextensionsv1.CustomResourceDefinition) field.ErrorList {

@@ -118,7 +118,7 @@ func (o *operationCompiler) compile() {
 	}
 	o.columns()
 	op.OnRemove = o.cleanup(s.OnRemove, o.path+".onRemove", true)
-	o.random(before)
+	o.hints(before)
 	old := oldFields(op)
 	for _, t := range op.Triggers {
 		if t.Type == v1alpha1.TriggerTypeUpdate {
@@ -127,9 +127,23 @@ func (o *operationCompiler) compile() {
 	}
 }
 
-// random says of the functions random.* what applies to operations: what is said of resources does not help here.
-func (o *operationCompiler) random(before int) {
+// misplaced are the hints for variables where they do not exist.
+var misplaced = map[string]string{
+	program.VarParams:  "params belongs to steps; a trigger gives them by its params",
+	program.VarSteps:   "steps belongs to steps and to output",
+	program.VarTrigger: "trigger belongs to steps; a trigger sees self, resources, external objects, variables and, for an Update, old",
+	program.VarRun:     "run belongs to steps; a trigger fires before there is one",
+	program.VarOld:     "old belongs to steps, and to when and params of a trigger",
+	program.VarResult:  "result belongs to output of a step, and to poll of http",
+	program.VarObject:  "object belongs to until of a wait that names an object",
+}
+
+// hints say what applies to operations, where what is said of resources does not help.
+func (o *operationCompiler) hints(before int) {
 	for i := before; i < len(o.list); i++ {
+		if _, name, found := strings.Cut(o.list[i].Message, "or variable named "); found && misplaced[name] != "" {
+			o.list[i].Hint = misplaced[name]
+		}
 		name, _, found := strings.Cut(o.list[i].Message, " yields something else every time")
 		if found && strings.HasPrefix(name, "random.") {
 			o.list[i].Message = name + " yields something else every time: an attempt that is made again has to be the same"
@@ -364,7 +378,7 @@ func (o *operationCompiler) trigger(t *v1alpha1.Trigger, i int) {
 	case t.Every != nil:
 		out.Type = v1alpha1.TriggerTypeEvery
 		out.Every = o.textAt(*t.Every, path+".every", o.triggerEnv)
-		if out.Every.IsStatic() && *t.Every != "" {
+		if !strings.Contains(*t.Every, "${") && *t.Every != "" {
 			if o.duration(v1alpha1.Duration(*t.Every), path+".every", time.Second) < time.Second {
 				o.add(diag.Diagnostic{Path: path + ".every", Message: "the interval is too short", Expected: "at least 1s", Found: fmt.Sprintf("%q", *t.Every)})
 			}
@@ -386,7 +400,11 @@ func (o *operationCompiler) trigger(t *v1alpha1.Trigger, i int) {
 		o.add(diag.Diagnostic{Path: path, Message: "the operation needs the parameters " + strings.Join(required, ", "), Hint: "add params to the trigger"})
 	}
 	if o.program.CRD == nil && slices.Contains([]v1alpha1.TriggerType{v1alpha1.TriggerTypeUpdate, v1alpha1.TriggerTypeResume, v1alpha1.TriggerTypeCondition, v1alpha1.TriggerTypeWatch}, out.Type) {
-		o.add(diag.Diagnostic{Path: path, Message: fmt.Sprintf("a target has no trigger %s: Libretto remembers nothing in the status of a foreign kind", strings.ToLower(string(out.Type))),
+		what := strings.ToLower(string(out.Type))
+		if t.Event != "" {
+			what = "event: " + string(t.Event)
+		}
+		o.add(diag.Diagnostic{Path: path, Message: fmt.Sprintf("a target cannot have %s: Libretto remembers nothing in the status of a foreign kind", what),
 			Hint: "use event: Create or Delete, schedule or every; or declare a kind of your own that names the object"})
 	}
 }
@@ -414,7 +432,7 @@ func (o *operationCompiler) required() []string {
 
 func (o *operationCompiler) eventTrigger(t *v1alpha1.Trigger, out *program.Trigger, path string) {
 	if !slices.Contains([]v1alpha1.EventTrigger{v1alpha1.EventTriggerCreate, v1alpha1.EventTriggerUpdate, v1alpha1.EventTriggerDelete, v1alpha1.EventTriggerResume}, t.Event) {
-		o.add(diag.Diagnostic{Path: path + ".event", Message: "no such event", Expected: "Create, Update, Delete or Resume", Found: fmt.Sprintf("%q", string(t.Event))})
+		o.add(diag.Diagnostic{Path: path + ".event", Message: "not one of the possible values", Expected: `"Create", "Update", "Delete", "Resume"`, Found: fmt.Sprintf("%q", string(t.Event))})
 	}
 	if len(t.Fields) > 0 && t.Event != v1alpha1.EventTriggerUpdate {
 		o.errorf(path+".fields", "fields belongs to event: Update")
@@ -454,16 +472,16 @@ func (o *operationCompiler) fieldPath(text string, s *schema.Schema, path string
 
 func (o *operationCompiler) scheduleTrigger(t *v1alpha1.Trigger, out *program.Trigger, path string) {
 	out.Schedule = o.textAt(*t.Schedule, path+".schedule", o.triggerEnv)
-	if out.Schedule.IsStatic() && *t.Schedule != "" {
+	if !strings.Contains(*t.Schedule, "${") && *t.Schedule != "" {
 		if _, err := trigger.ParseSchedule(*t.Schedule); err != nil {
-			o.add(diag.Diagnostic{Path: path + ".schedule", Message: "not a schedule: " + err.Error(), Found: fmt.Sprintf("%q", *t.Schedule)})
+			o.add(diag.Diagnostic{Path: path + ".schedule", Message: "not a schedule: " + strings.TrimPrefix(err.Error(), "not a schedule "), Found: fmt.Sprintf("%q", *t.Schedule)})
 		}
 	}
 	if t.TimeZone == "" {
 		return
 	}
 	out.TimeZone = o.textAt(t.TimeZone, path+".timeZone", o.triggerEnv)
-	if out.TimeZone.IsStatic() {
+	if !strings.Contains(t.TimeZone, "${") {
 		if _, err := time.LoadLocation(t.TimeZone); err != nil || t.TimeZone == "Local" {
 			o.add(diag.Diagnostic{Path: path + ".timeZone", Message: "no such time zone", Expected: "a name such as Europe/Berlin", Found: fmt.Sprintf("%q", t.TimeZone)})
 		}

@@ -157,6 +157,10 @@ func (o *operationCompiler) forEach(f *v1alpha1.StepForEach, out *program.Step, 
 		o.add(diag.Diagnostic{Path: path + ".var", Message: "should match '" + namePattern.String() + "'", Found: fmt.Sprintf("%q", item.Name)})
 		return nil
 	}
+	if slices.Contains(reserved, item.Name) {
+		o.add(nameTaken(item.Name, path+".var"))
+		return nil
+	}
 	env, err := o.env.With(item)
 	if err != nil {
 		o.add(diag.Diagnostic{Path: path + ".var", Message: fmt.Sprintf("the name %q is taken", item.Name), Hint: "choose another name for the item"})
@@ -228,11 +232,7 @@ func (o *operationCompiler) action(a *v1alpha1.Action, out *program.Step, path s
 		}
 	}
 	if len(set) != 1 {
-		d := diag.Diagnostic{Path: path, Message: "exactly one of apply, patch, delete, wait, exec, job, http, event, log, set and run must be set"}
-		if len(set) > 1 {
-			d.Found = strings.Join(set, ", ")
-		}
-		o.add(d)
+		o.errorf(path, "exactly one of apply, patch, delete, wait, exec, job, http, event, log, set and run must be set")
 		return
 	}
 	at := path + "." + set[0]
@@ -411,7 +411,7 @@ func (o *operationCompiler) exec(a *v1alpha1.ExecAction, path string, env *expr.
 		command[i] = word
 	}
 	if len(command) == 0 {
-		o.errorf(path+".command", "a command is needed")
+		o.errorf(path+".command", "required, and not there")
 	}
 	out.Command = o.templateRead(command, schema.ListOf(schema.Scalar(schema.String, "")), path+".command", env)
 	if a.Stdin != "" {
@@ -473,7 +473,7 @@ func (o *operationCompiler) http(a *v1alpha1.HTTPAction, path string, env *expr.
 			out.Method = "POST"
 		}
 	}
-	if out.URL.IsStatic() && !strings.HasPrefix(a.URL, "http://") && !strings.HasPrefix(a.URL, "https://") {
+	if !strings.Contains(a.URL, "${") && !strings.HasPrefix(a.URL, "http://") && !strings.HasPrefix(a.URL, "https://") {
 		o.add(diag.Diagnostic{Path: path + ".url", Message: "not a URL", Expected: "http://… or https://…", Found: fmt.Sprintf("%q", a.URL)})
 	}
 	if len(a.Headers) > 0 {

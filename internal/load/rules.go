@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -68,7 +69,11 @@ func (r *rules) check(object map[string]any) diag.List {
 		faults = append(faults, rest...)
 	}
 	for _, f := range faults {
-		list.Add(diag.FromField(f))
+		d := diag.FromField(f)
+		if strings.Contains(d.Message, durationPattern) { // the same as compile says
+			d.Message, d.Expected = "not a duration", "a duration such as 90s, 1h30m or 30d"
+		}
+		list.Add(d)
 	}
 	return list
 }
@@ -108,6 +113,9 @@ func (r *rules) unknown(value any, path string, s *structuralschema.Structural, 
 	}
 	return list
 }
+
+// durationPattern is that of v1alpha1.Duration.
+const durationPattern = `^([0-9]+(ms|s|m|h|d))+$`
 
 // operationPath is that of an operation.
 var operationPath = regexp.MustCompile(`^spec\.operations\[\d+\]$`)
