@@ -50,7 +50,7 @@ func (m *machine) finish() {
 		case s.State == v1alpha1.StepSucceeded, s.State == v1alpha1.StepSkipped:
 			done++
 		default:
-			if m.st.State.Ended() || m.st.State == v1alpha1.RunUndoing {
+			if m.st.State.Ended() && m.st.State != v1alpha1.RunSucceeded || m.st.State == v1alpha1.RunUndoing {
 				m.st.Step = s.Name
 			}
 		}
