@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/internal/apply"
@@ -225,6 +226,11 @@ func (e *Executor) streamError(c command, err error) error {
 		return beforehand(e.writer.Explain(err, "create", apply.Target{Kind: podKind, Namespace: c.namespace, Name: c.pod}))
 	case notSent(err):
 		return temporary("no connection to the API server: %v", err)
+	case httpstream.IsUpgradeFailure(err) || strings.Contains(err.Error(), "unable to upgrade connection"): // there was no stream yet
+		if strings.Contains(err.Error(), "is not valid for pod") {
+			return permanent("there is no container %s in pod %s", c.container, c.pod)
+		}
+		return temporary("cannot run a command in %s: %s", c, tail(err.Error(), maxTail))
 	case errors.As(err, &broken) && containsAny(broken.message, notStarted):
 		if containsAny(broken.message, neverStarts) {
 			return permanent("%s cannot be run in %s: %s", quote(c.args[0]), c, tail(broken.message, maxTail))
