@@ -127,7 +127,8 @@ func (c *compiler) operationSpec() (*props, map[string]*props) {
 			"trigger": runTriggerSchema(),
 		},
 		XValidations: apiextensionsv1.ValidationRules{
-			{Rule: "self.target == oldSelf.target && self.operation == oldSelf.operation", Message: "target and operation cannot change; make another object", Reason: ptr.To(apiextensionsv1.FieldValueForbidden)},
+			{Rule: "self.target == oldSelf.target", Message: "target cannot change; make another object", FieldPath: ".target"},
+			{Rule: "self.operation == oldSelf.operation", Message: "operation cannot change; make another object", FieldPath: ".operation"},
 			{Rule: "!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)", Message: "cancel cannot be taken back; make another object", FieldPath: ".cancel"},
 			{Rule: "has(self.trigger) == has(oldSelf.trigger)", Message: "trigger is written by Libretto, and cannot change; make another object", FieldPath: ".trigger"},
 		},
@@ -160,7 +161,7 @@ func (c *compiler) operationSpec() (*props, map[string]*props) {
 		if len(p.Required) > 0 {
 			spec.XValidations = append(spec.XValidations, apiextensionsv1.ValidationRule{
 				Rule:    fmt.Sprintf("self.operation != '%s' || has(self.%s)", name, name),
-				Message: fmt.Sprintf("operation %s needs the parameters %s: add %s", name, strings.Join(p.Required, ", "), name),
+				Message: fmt.Sprintf("operation %s needs the parameters %s: add %s", name, strings.Join(p.Required, ", "), name), FieldPath: "." + name,
 			})
 		}
 	}
