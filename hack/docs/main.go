@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"sort"
@@ -23,6 +24,7 @@ const (
 ` + "`apiVersion: libretto.dev/v1alpha1`, `kind: OperatorDefinition`, cluster-scoped, short name `opdef`" + `.
 
 Strings that may contain ` + "`${…}`" + ` and expressions are described in [expressions.md](expressions.md). Fields in **bold** are required.
+A duration is text such as ` + "`90s`, `1h30m` or `30d`" + `; the units are ms, s, m, h and d.
 
 `
 )
@@ -40,51 +42,92 @@ func write() error {
 		return fmt.Errorf("cannot read the CustomResourceDefinition: %w", err)
 	}
 	root := def.Spec.Versions[0].Schema.OpenAPIV3Schema
-	var out strings.Builder
-	out.WriteString(header)
+	p := page{printed: map[string]string{}}
+	p.WriteString(header)
 	for _, name := range []string{"spec", "status"} {
 		part := root.Properties[name]
-		section(&out, name, &part)
+		p.section(name, &part)
 	}
-	return os.WriteFile(target, []byte(strings.TrimRight(out.String(), "\n")+"\n"), 0o644)
+	return os.WriteFile(target, []byte(strings.TrimRight(p.String(), "\n")+"\n"), 0o644)
 }
 
+// page is the page that is being written.
+type page struct {
+	strings.Builder
+	// printed are the objects that have a section, by their fields: where the same one comes again, a link leads there.
+	printed map[string]string
+}
+
+// fields identifies an object by its fields, whatever is said of it as a whole.
+func fields(s *apiextensionsv1.JSONSchemaProps) string {
+	plain := s.DeepCopy()
+	plain.Description, plain.Default = "", nil
+	text, err := json.Marshal(plain)
+	if err != nil {
+		return s.Description
+	}
+	return string(text)
+}
+
+// last are the fields whose sections come behind those of the others: most of what is in them is the same.
+var last = map[string]bool{"onRemove": true, "undo": true, "verify": true}
+
 // section prints an object's fields as a table, and then a section for each field that is an object itself.
-func section(out *strings.Builder, path string, s *apiextensionsv1.JSONSchemaProps) {
-	fmt.Fprintf(out, "## `%s`\n\n%s\n\n| field | type | what it is |\n|---|---|---|\n", path, s.Description)
+func (p *page) section(path string, s *apiextensionsv1.JSONSchemaProps) {
+	p.printed[fields(s)] = path
+	fmt.Fprintf(p, "## `%s`\n\n%s\n\n| field | type | what it is |\n|---|---|---|\n", path, s.Description)
 	required := map[string]bool{}
 	for _, name := range s.Required {
 		required[name] = true
 	}
-	var nested []string
+	var nested, rows []string
 	for _, name := range names(s.Properties) {
 		field := s.Properties[name]
 		label := "`" + name + "`"
 		if required[name] {
 			label = "**" + label + "**"
 		}
-		if below(&field) != nil {
-			nested = append(nested, name)
+		text := cell(about(&field))
+		if object := below(&field); object != nil {
+			if before := p.printed[fields(object)]; before != "" {
+				text += fmt.Sprintf(" Fields: [`%s`](#%s).", before, anchor(before))
+			} else {
+				nested = append(nested, name)
+			}
 		}
-		fmt.Fprintf(out, "| %s | %s | %s |\n", label, typeOf(&field), cell(about(&field)))
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s |\n", label, typeOf(&field), text))
 	}
-	out.WriteString("\n")
+	p.WriteString(strings.Join(rows, "") + "\n")
 	if len(s.XValidations) > 0 {
-		out.WriteString("Rules:\n\n")
+		p.WriteString("Rules:\n\n")
 		for _, rule := range s.XValidations {
-			fmt.Fprintf(out, "- %s\n", rule.Message)
+			fmt.Fprintf(p, "- %s\n", rule.Message)
 		}
-		out.WriteString("\n")
+		p.WriteString("\n")
 	}
+	sort.SliceStable(nested, func(i, j int) bool { return !last[nested[i]] && last[nested[j]] })
 	for _, name := range nested {
 		field := s.Properties[name]
-		suffix := ""
+		object := below(&field)
+		at := path + "." + name
 		if field.Type == "array" {
-			suffix = "[]"
+			at += "[]"
 		}
-		section(out, path+"."+name+suffix, below(&field))
+		if before := p.printed[fields(object)]; before != "" {
+			fmt.Fprintf(p, "## `%s`\n\n%s Fields: [`%s`](#%s).\n\n", at, object.Description, before, anchor(before))
+			continue
+		}
+		p.section(at, object)
 	}
 }
+
+// anchor is the anchor of a heading that is a path.
+func anchor(path string) string {
+	return strings.ToLower(strings.NewReplacer(".", "", "[", "", "]", "").Replace(path))
+}
+
+// durations is the pattern of v1alpha1.Duration.
+const durations = `^([0-9]+(ms|s|m|h|d))+$`
 
 // below returns the object that a field is, or is a list of; nil if it is none or has no fields of its own.
 func below(s *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
@@ -109,6 +152,8 @@ func typeOf(s *apiextensionsv1.JSONSchemaProps) string {
 			words = append(words, "`"+strings.Trim(string(v.Raw), `"`)+"`")
 		}
 		return strings.Join(words, ", ")
+	case s.Pattern == durations:
+		return "duration"
 	case s.Type == "":
 		return "anything"
 	default:
@@ -129,7 +174,7 @@ func about(s *apiextensionsv1.JSONSchemaProps) string {
 	if s.MaxItems != nil {
 		add("At most %d.", *s.MaxItems)
 	}
-	if s.Pattern != "" {
+	if s.Pattern != "" && s.Pattern != durations {
 		add("Must match `%s`.", strings.ReplaceAll(s.Pattern, "|", `\|`))
 	}
 	for _, rule := range s.XValidations {

@@ -205,6 +205,9 @@ func (o *operationCompiler) cleanup(in []v1alpha1.CleanupStep, path string, remo
 	for i := range in {
 		s := &in[i]
 		at := diag.Index(path, i)
+		if s.OnUnknown == v1alpha1.UnknownPolicyVerify {
+			o.add(diag.Diagnostic{Path: at + ".onUnknown", Message: "a step that takes something back is repeated or not: it has no verify", Expected: "Retry or Fail", Found: "Verify"})
+		}
 		step := &program.Step{
 			Name: names[i], Timeout: o.duration(s.Timeout, at+".timeout", 0), Retries: defaultRetries, OnFailure: v1alpha1.StepFailureContinue,
 			OnUnknown: cmp.Or(s.OnUnknown, v1alpha1.UnknownPolicyRetry), Parallel: 1,
