@@ -59,6 +59,12 @@ spec:
             terminationGracePeriodSeconds: 0
             containers:
             - {name: reader, image: "localhost/busybox:1", imagePullPolicy: IfNotPresent, command: [sleep, "86400"]}
+  operations:
+  - name: hold
+    timeout: 10m
+    steps:
+    - name: word
+      wait: {until: self.spec.text == 'go'}
 `
 
 // TestOLM is the life of an installation, in order.
@@ -95,9 +101,12 @@ func TestOLM(t *testing.T) {
 		noErrors(t)
 		m.log(t, "no child was restarted or rewritten; the definition is served by 0.2.0")
 	})
+	step("an upgrade waits for a running operation", func(t *testing.T) {
+		gate(t, m)
+	})
 	step("uninstall", func(t *testing.T) {
 		kubectl(t, "delete", "-n", namespace, "subscription", "libretto")
-		kubectl(t, "delete", "-n", namespace, "csv", "libretto.v0.2.0")
+		kubectl(t, "delete", "-n", namespace, "csv", "libretto.v0.3.0")
 		eventually(t, patience, func() error {
 			if pods := kubectl(t, "get", "pods", "-n", namespace, "-o", "name"); strings.TrimSpace(pods) != "" {
 				return fmt.Errorf("there are pods yet: %s", pods)
@@ -256,4 +265,57 @@ func noErrors(t *testing.T) {
 	if !seen {
 		t.Error("the metrics do not tell whether a reconcile failed")
 	}
+}
+
+// gate: while a run is under way, OLM does not replace the version; when it has ended, it does.
+func gate(t *testing.T, m *lifecycleManager) {
+	upgradeable(t, m, "True")
+	applyText(t, "{apiVersion: example.com/v1, kind: GreetingOperation, metadata: {name: hold, namespace: greetings}, spec: {target: b, operation: hold}}")
+	kubectl(t, "wait", "--for=jsonpath={.status.state}=Running", "--timeout=60s", "-n", "greetings", "greetingoperation", "hold")
+	upgradeable(t, m, "False")
+	m.publish(t, "0.3.0")
+	eventually(t, patience, func() error {
+		csv, err := get("csv", "-n", namespace, "libretto.v0.3.0")
+		if err != nil {
+			return err
+		}
+		phase, _, _ := unstructured.NestedString(csv.Object, "status", "phase")
+		message, _, _ := unstructured.NestedString(csv.Object, "status", "message")
+		if phase != "Pending" || !strings.Contains(message, "not upgradeable") {
+			return fmt.Errorf("libretto.v0.3.0 is %s: %s", phase, message)
+		}
+		m.log(t, "libretto.v0.3.0 %s: %s", phase, message)
+		return nil
+	})
+	time.Sleep(20 * time.Second) // several rounds of OLM
+	csv, err := get("csv", "-n", namespace, "libretto.v0.3.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if phase, _, _ := unstructured.NestedString(csv.Object, "status", "phase"); phase != "Pending" {
+		t.Fatalf("libretto.v0.3.0 did not wait: it is %s", phase)
+	}
+	m.log(t, "libretto.v0.3.0 waits; the operation ends now")
+	kubectl(t, "patch", "-n", "greetings", "greeting", "b", "--type=merge", "-p", `{"spec":{"text":"go"}}`)
+	kubectl(t, "wait", "--for=jsonpath={.status.state}=Succeeded", "--timeout=60s", "-n", "greetings", "greetingoperation", "hold")
+	m.succeeded(t, "0.3.0")
+	runs(t, m, "0.3.0")
+}
+
+func upgradeable(t *testing.T, m *lifecycleManager, want string) {
+	t.Helper()
+	eventually(t, patience, func() error {
+		object, err := get("operatorcondition", "-n", namespace, "libretto.v0.2.0")
+		if err != nil {
+			return err
+		}
+		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+		for _, c := range conditions {
+			if c := c.(map[string]any); c["type"] == "Upgradeable" && c["status"] == want {
+				m.log(t, "Upgradeable is %s: %s", want, c["message"])
+				return nil
+			}
+		}
+		return fmt.Errorf("the OperatorCondition has %v", conditions)
+	})
 }
