@@ -184,6 +184,7 @@ func (s *scope) adopt(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	marks := operation.Marks(s.entry.Program, operation.InstanceOf(s.instance.Unstructured().Object), s.operation, s.parsed.Spec.Trigger)
+	s.keepMarks(marks)
 	updated, err := s.run.Writer().PatchMetadata(ctx, s.obj, marks)
 	if err != nil {
 		return false, fmt.Errorf("cannot mark the operation object as that of its instance: %w", err)
@@ -198,6 +199,18 @@ func (s *scope) adopt(ctx context.Context) (bool, error) {
 	}
 	s.parsed = parsed
 	return true, nil
+}
+
+// keepMarks adds the finalizers and owners that the object has already to those that it is given: a merge patch replaces lists.
+func (s *scope) keepMarks(marks map[string]any) {
+	meta, _ := s.obj.Unstructured().Object["metadata"].(map[string]any)
+	for _, list := range []string{"finalizers", "ownerReferences"} {
+		have, _ := meta[list].([]any)
+		ours, _ := marks[list].([]any)
+		if len(have) > 0 && len(ours) > 0 {
+			marks[list] = append(slices.Clone(have), ours...)
+		}
+	}
 }
 
 // remove does what has to be done before an operation object goes.
