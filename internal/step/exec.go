@@ -260,8 +260,8 @@ func parseJSON(data []byte) (any, error) {
 		return nil, errors.New("it is empty")
 	}
 	if !json.Valid(data) {
-		var any json.RawMessage
-		return nil, json.Unmarshal(data, &any)
+		var raw json.RawMessage
+		return nil, json.Unmarshal(data, &raw)
 	}
 	var out v1alpha1.JSONValue
 	if err := utiljson.Unmarshal(data, &out); err != nil {

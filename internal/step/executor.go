@@ -5,6 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/internal/apply"
 	"github.com/libretto-dev/libretto/internal/operation"
 )
@@ -96,6 +99,26 @@ func (e *Executor) Stop(ctx context.Context, req Request) error {
 		return e.stopRun(ctx, req, a.Run)
 	}
 	return nil
+}
+
+// stopPause is how long a request that was under way when an attempt was stopped may still take to have its effect.
+const stopPause = 2 * time.Second
+
+// begun reads what an attempt may have made; nil: nothing. A request of the attempt may be under way still, so that it looks twice.
+func (e *Executor) begun(ctx context.Context, req Request, t apply.Target) (*unstructured.Unstructured, error) {
+	live, err := e.get(ctx, t)
+	if err == nil && live == nil {
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(stopPause):
+		}
+		live, err = e.get(ctx, t)
+	}
+	if err != nil || live == nil || live.GetAnnotations()[v1alpha1.AnnotationAttempt] != req.Start.Attempt.ID {
+		return nil, err
+	}
+	return live, nil
 }
 
 // hold makes an attempt that has begun nothing wait. In this process it is known to have begun nothing when it is looked at again.

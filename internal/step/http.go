@@ -136,7 +136,7 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	if err := x.headers(out); err != nil {
 		return nil, err
 	}
-	if out.Header.Get("Idempotency-Key") == "" {
+	if out.Header.Get("Idempotency-Key") == "" && !x.req.Start.Attempt.Verify {
 		out.Header.Set("Idempotency-Key", x.req.Start.Key)
 	}
 	x.credentials.authorize(out)

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/internal/apply"
@@ -42,8 +41,14 @@ func (e *Executor) job(ctx context.Context, req Request, a *program.JobAction) (
 			return e.jobResult(ctx, req, t, live)
 		}
 		if req.Start.Attempt.Ref != "" {
-			return operation.Result{}, temporary("%s was deleted before it ended", t)
+			return operation.Result{}, unknown("%s was deleted before its end was seen: nobody knows whether it had its effect", t)
 		}
+	}
+	if before, err := e.jobBefore(ctx, req, t); err != nil || before != "" {
+		if err != nil {
+			return operation.Result{}, beforehand(err)
+		}
+		return e.hold(req, "Job "+before+" of an attempt before has not ended yet"), nil
 	}
 	obj, err := e.jobObject(req, a, t)
 	if err != nil {
@@ -55,6 +60,46 @@ func (e *Executor) job(ctx context.Context, req Request, a *program.JobAction) (
 	}
 	e.wrote(t.Kind, made)
 	return e.jobResult(ctx, req, t, made)
+}
+
+// jobBefore deletes a Job of an attempt before that has not ended, and returns its name: no two attempts are at work together. It
+// was stopped for lack of time, and its pods may take theirs to end.
+func (e *Executor) jobBefore(ctx context.Context, req Request, t apply.Target) (string, error) {
+	if req.Start.Attempt.Number <= 1 || req.Run.UID == "" {
+		return "", nil
+	}
+	list, err := e.resource(t).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelRun + "=" + string(req.Run.UID)})
+	if err != nil {
+		return "", e.writer.Explain(err, "list", t)
+	}
+	for i := range list.Items {
+		live := &list.Items[i]
+		attempt := live.GetAnnotations()[v1alpha1.AnnotationAttempt]
+		if !strings.HasPrefix(attempt, req.Start.Key+".") || attempt == req.Start.Attempt.ID {
+			continue
+		}
+		job, err := jobFrom(live)
+		if err != nil {
+			return "", err
+		}
+		if ended, _, _ := jobEnd(job); ended {
+			continue
+		}
+		if live.GetDeletionTimestamp() == nil {
+			err = e.writer.Delete(ctx, apply.Deletion{Kind: t.Kind, Namespace: t.Namespace, Name: live.GetName(), UID: live.GetUID(),
+				Propagation: metav1.DeletePropagationForeground})
+		}
+		return live.GetName(), err
+	}
+	return "", nil
+}
+
+func jobFrom(live *unstructured.Unstructured) (*batchv1.Job, error) {
+	job := &batchv1.Job{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, job); err != nil {
+		return nil, permanent("cannot read Job %s: %v", live.GetName(), err)
+	}
+	return job, nil
 }
 
 // jobTarget is the Job of the attempt. It needs no more of the template than its namespace.
@@ -122,14 +167,14 @@ func (e *Executor) jobResult(ctx context.Context, req Request, t apply.Target, l
 	if live.GetAnnotations()[v1alpha1.AnnotationAttempt] != req.Start.Attempt.ID {
 		return operation.Result{}, permanent("%s exists and was not made by this step: delete it", t)
 	}
-	job := &batchv1.Job{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, job); err != nil {
-		return operation.Result{}, permanent("cannot read %s: %v", t, err)
+	job, err := jobFrom(live)
+	if err != nil {
+		return operation.Result{}, err
 	}
 	ended, complete, why := jobEnd(job)
 	if !ended {
 		if job.DeletionTimestamp != nil {
-			return operation.Result{}, temporary("%s is being deleted before it ended", t)
+			return operation.Result{Outcome: operation.Waiting, Ref: t.Name, Again: e.again(req), Message: t.String() + " is being deleted before it ended"}, nil
 		}
 		return operation.Result{Outcome: operation.Waiting, Ref: t.Name, Again: 2 * againLate, Message: e.jobMessage(ctx, t, job)}, nil
 	}
@@ -202,16 +247,15 @@ func (e *Executor) stopJob(ctx context.Context, req Request, a *program.JobActio
 	if err != nil {
 		return err
 	}
-	live, err := e.get(ctx, t)
-	if err != nil || live == nil || live.GetAnnotations()[v1alpha1.AnnotationAttempt] != req.Start.Attempt.ID || live.GetDeletionTimestamp() != nil {
+	live, err := e.begun(ctx, req, t)
+	if err != nil || live == nil || live.GetDeletionTimestamp() != nil {
 		return err
 	}
-	job := &batchv1.Job{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, job); err == nil {
+	if job, err := jobFrom(live); err == nil {
 		if ended, _, _ := jobEnd(job); ended {
 			return nil // its log may be of use; it goes with the run
 		}
 	}
-	return e.writer.Delete(ctx, apply.Deletion{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, UID: types.UID(live.GetUID()),
+	return e.writer.Delete(ctx, apply.Deletion{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, UID: live.GetUID(),
 		Propagation: metav1.DeletePropagationForeground})
 }

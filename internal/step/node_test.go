@@ -128,6 +128,13 @@ func TestOnNodeExec(t *testing.T) {
 	}
 	t.Logf("the pod went: %d %s", r.Outcome, r.Message)
 
+	// With the rights that the definition's role has, and without any.
+	w.create(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: execer}, rules: [{apiGroups: [""], resources: [pods], verbs: [get, list]}, {apiGroups: [""], resources: [pods/exec], verbs: [get, create]}]}`)
+	w.create(`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: execer}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: execer}, subjects: [{kind: ServiceAccount, name: execer, namespace: ` + w.namespace + `}]}`)
+	w.create(fmt.Sprintf(webPod, "c", "sleep 1000"))
+	w.options.Client = w.as("execer")
+	w.restart()
+	expect(t, w.do(exec(shell("true"))), operation.Succeeded)
 	w.options.Client = w.as("nobody")
 	w.restart()
 	if r := w.executor.Do(t.Context(), w.request(exec(shell("true")))); r.Outcome != operation.Failed || !strings.Contains(r.Message, "pods") {
@@ -188,9 +195,33 @@ func TestOnNodeJob(t *testing.T) {
 		}
 		return nil
 	})
-	expect(t, w.executor.Do(t.Context(), req), operation.Failed)
+	expect(t, w.executor.Do(t.Context(), req), operation.Unknown)
 	if err := w.executor.Stop(t.Context(), req); err != nil {
 		t.Error(err)
+	}
+}
+
+// An attempt does not begin while the Job of one before is still at work.
+func TestOnNodeJobOverlap(t *testing.T) {
+	w := newNodeWorld(t)
+	first := w.request(jobOf("sleep 1000"))
+	r := w.executor.Do(t.Context(), first)
+	expect(t, r, operation.Waiting)
+	testkit.Eventually(t, testTimeout, "it runs", func() error {
+		pods, err := w.admin.List(t.Context(), "v1", "Pod", w.namespace, "")
+		if err == nil && len(pods) == 1 {
+			return nil
+		}
+		return errStill
+	})
+	second := w.request(jobOf("true"))
+	held := w.executor.Do(t.Context(), second)
+	if expect(t, held, operation.Waiting); !strings.Contains(held.Message, r.Ref) {
+		t.Errorf("message %q", held.Message)
+	}
+	expect(t, w.finish(again(second, held)), operation.Succeeded)
+	if _, err := w.admin.Get(t.Context(), "batch/v1", "Job", w.namespace, r.Ref); err == nil {
+		t.Error("the first Job is still there")
 	}
 }
 

@@ -138,8 +138,8 @@ func (e *Executor) stopRun(ctx context.Context, req Request, a *program.RunActio
 	if err != nil {
 		return err
 	}
-	live, err := e.get(ctx, t)
-	if err != nil || live == nil || live.GetAnnotations()[v1alpha1.AnnotationAttempt] != req.Start.Attempt.ID {
+	live, err := e.begun(ctx, req, t)
+	if err != nil || live == nil {
 		return err
 	}
 	child, err := operation.Parse(live.Object)

@@ -74,8 +74,7 @@ func (e *Executor) stream(ctx context.Context, c command) streamed {
 		return streamed{err: err}
 	}
 	out := e.streamWebSocket(ctx, u, c)
-	var status apierrors.APIStatus
-	if out.err != nil && httpstream.IsUpgradeFailure(out.err) && !errors.As(out.err, &status) {
+	if out.err != nil && httpstream.IsUpgradeFailure(out.err) {
 		out = e.streamSPDY(ctx, u, c)
 	}
 	return out
@@ -118,7 +117,12 @@ func (e *Executor) streamWebSocket(ctx context.Context, u *url.URL, c command) s
 	}
 	conn, err := websocket.Negotiate(transport, holder, req, remotecommand.StreamProtocolV5Name)
 	if err != nil {
-		return streamed{err: err}
+		var refused *httpstream.UpgradeFailureError
+		var status apierrors.APIStatus
+		if errors.As(err, &refused) && errors.As(refused.Cause, &status) {
+			err = refused.Cause // it says why; its wrapper hides it from errors.As
+		}
+		return streamed{err: withoutURL(err)}
 	}
 	defer conn.Close() //nolint:errcheck // nothing is lost: the status has been read, or not
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
