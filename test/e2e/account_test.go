@@ -21,8 +21,8 @@ type accounts struct {
 
 func runAccounts(t *testing.T) *accounts {
 	t.Helper()
-	c := runWithoutPods(t, "webhook-logic")
-	a := &accounts{operations{c, accountAPI, "AccountOperation"}, startBilling(t)}
+	c := runAlone(t, "webhook-logic")
+	a := &accounts{c.operationsOf(t, accountAPI, "AccountOperation"), startBilling(t)}
 	objects := strings.SplitN(example(t, "webhook-logic", "instance.yaml"), "\n---\n", 2)
 	shared := strings.NewReplacer("http://billing.billing-system", a.service.URL, "change-me", "secret-token").Replace(objects[1])
 	c.create(t, shared)

@@ -26,6 +26,8 @@ type billing struct {
 	polls int
 	// requests counts what arrived, as METHOD REFERENCE.
 	requests map[string]int
+	// made counts the accounts that were made, ever.
+	made int
 	// keys are the idempotency keys of the POSTs, by reference.
 	keys map[string]map[string]bool
 }
@@ -98,7 +100,8 @@ func (b *billing) register(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		a = &account{ID: fmt.Sprintf("acct-%d", len(b.requests)+1000), Email: body.Email, Plan: body.Plan, pending: b.polls}
+		b.made++
+		a = &account{ID: fmt.Sprintf("acct-%d", b.made), Email: body.Email, Plan: body.Plan, pending: b.polls}
 		b.accounts[body.Reference] = a
 	}
 	hold, held := b.hold, b.held

@@ -85,6 +85,17 @@ func run(t *testing.T, example string) *cluster {
 // runWithoutPods is run in a cluster whose pods do not become ready.
 func runWithoutPods(t *testing.T, example string) *cluster {
 	t.Helper()
+	return begin(t, example, false)
+}
+
+// runAlone is runWithoutPods for the instances of the test's namespace alone, beside other tests of the same example.
+func runAlone(t *testing.T, example string) *cluster {
+	t.Helper()
+	return begin(t, example, true)
+}
+
+func begin(t *testing.T, example string, alone bool) *cluster {
+	t.Helper()
 	cfg := testkit.Config(t)
 	c := &cluster{Client: testkit.NewClient(t, cfg), namespace: testkit.Namespace(t, cfg)}
 	var err error
@@ -94,6 +105,9 @@ func runWithoutPods(t *testing.T, example string) *cluster {
 	c.engine = &engine{
 		args: []string{"run", filepath.Join("../../examples", example, "definition.yaml"), "--kubeconfig", testkit.Kubeconfig(t)},
 		log:  &syncBuffer{},
+	}
+	if alone {
+		c.args = append(c.args, "--namespace", c.namespace)
 	}
 	c.start(t)
 	t.Cleanup(func() {
@@ -120,10 +134,13 @@ type engine struct {
 	log  *syncBuffer
 	cmd  *exec.Cmd
 	done chan error
+	// from is where in log the output of the process begins.
+	from int
 }
 
 func (e *engine) start(t *testing.T) {
 	t.Helper()
+	e.from = len(e.log.String())
 	e.cmd = exec.Command(binary(t), e.args...)
 	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
 	if err := e.cmd.Start(); err != nil {
@@ -151,9 +168,15 @@ func (e *engine) restart(t *testing.T) {
 	e.start(t)
 }
 
-// interrupt ends it as Ctrl-C does.
+// interrupt ends it as Ctrl-C does, not before it serves.
 func (e *engine) interrupt(t *testing.T) {
 	t.Helper()
+	for range 100 {
+		if strings.Contains(e.log.String()[e.from:], ": serving ") || len(e.done) > 0 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 	_ = e.cmd.Process.Signal(syscall.SIGINT)
 	select {
 	case err := <-e.done:

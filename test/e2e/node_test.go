@@ -139,7 +139,7 @@ func files(t *testing.T, dir, prefix string) []string {
 func TestOnNodeBackup(t *testing.T) {
 	t.Parallel()
 	c := runOnNode(t, "backup")
-	ops := operations{c, notesAPI, "NotesOperation"}
+	ops := c.operationsOf(t, notesAPI, "NotesOperation")
 	backups := c.volume(t, "notes-backups", corev1.ReadWriteMany)
 	c.createObject(t, testkit.Objects(t, example(t, "backup", "instance.yaml"))[1])
 
@@ -229,7 +229,7 @@ func TestOnNodeSelfHeal(t *testing.T) {
 	t.Parallel()
 	const api, kind = "example.com/v1", "Crew"
 	c := runOnNode(t, "self-heal")
-	ops := operations{c, api, "CrewOperation"}
+	ops := c.operationsOf(t, api, "CrewOperation")
 	text := strings.ReplaceAll(example(t, "self-heal", "instance.yaml"), "busybox:1.37", nodeImage)
 
 	t.Run("a pod that crashes again and again is replaced", func(t *testing.T) {

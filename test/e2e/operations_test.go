@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +19,25 @@ import (
 type operations struct {
 	*cluster
 	apiVersion, kind string
+}
+
+// operationsOf returns the operations of a kind. When the test fails, it logs those that there are.
+func (c *cluster) operationsOf(t *testing.T, apiVersion, kind string) operations {
+	t.Helper()
+	o := operations{c, apiVersion, kind}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		all, err := o.List(context.Background(), apiVersion, kind, c.namespace, "")
+		if err != nil {
+			t.Logf("cannot list %s: %v", kind, err)
+		}
+		for i := range all {
+			t.Logf("%s %s: finalizers %v, spec %v, status %v", kind, all[i].GetName(), all[i].GetFinalizers(), all[i].Object["spec"], all[i].Object["status"])
+		}
+	})
+	return o
 }
 
 // of lists the runs of an operation for an instance, by the time of their creation.
@@ -168,7 +188,7 @@ func TestHello(t *testing.T) {
 	t.Parallel()
 	const api, kind, name = "terry.com/v1", "HelloOperator", "my-helloworld"
 	c := runWithoutPods(t, "hello")
-	ops := operations{c, api, "HelloOperatorOperation"}
+	ops := c.operationsOf(t, api, "HelloOperatorOperation")
 	c.create(t, example(t, "hello", "instance.yaml"))
 	c.waitReady(t, api, kind, name)
 	ops.only(t, name, "created", "Succeeded")
