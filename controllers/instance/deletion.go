@@ -27,8 +27,8 @@ const abandonAfter = 5 * time.Minute
 // delete removes what the instance has made, the highest wave first and each wave only when the one before is gone, and
 // then lets the instance go. It reads the inventory alone.
 func (s *scope) delete(ctx context.Context) (reconcile.Result, error) {
-	s.run.Set().WatchExternals(s.req, nil)
 	if !slices.Contains(s.obj.Finalizers, s.finalizer()) {
+		s.run.Set().WatchExternals(s.req, nil)
 		return reconcile.Result{}, nil // the garbage collector does the rest
 	}
 	if done, after, err := s.lastOperations(ctx); err != nil {
@@ -36,6 +36,7 @@ func (s *scope) delete(ctx context.Context) (reconcile.Result, error) {
 	} else if !done {
 		return s.holdForOperations(ctx, after)
 	}
+	s.run.Set().WatchExternals(s.req, nil)
 	force := s.obj.Annotations[v1alpha1.AnnotationForceDelete] == "true"
 	items := s.made()
 	for len(items) > 0 && !force {

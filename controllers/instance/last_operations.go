@@ -32,6 +32,10 @@ func (s *scope) lastOperations(ctx context.Context) (done bool, after time.Durat
 	if !s.program.HasDelete() || s.obj.Annotations[v1alpha1.AnnotationForceDelete] == "true" {
 		return true, 0, nil
 	}
+	if len(s.program.Externals) > 0 { // their steps may read them, also when the engine was started after the deletion began
+		refs, _ := s.externals()
+		s.watchExternals(refs)
+	}
 	if len(s.was.Deletion) > 0 {
 		return s.runWithoutObjects(ctx)
 	}

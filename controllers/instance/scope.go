@@ -111,13 +111,7 @@ func (s *scope) bindExternals(ctx context.Context) error {
 		// Whatever reads it tells the reason; what does not read it goes on.
 		klog.FromContext(ctx).V(1).Info("An external cannot be looked up", "reason", err.Error())
 	}
-	wanted := make([]watch.External, 0, len(refs))
-	for _, ref := range refs {
-		if ref.List || ref.ObjectName != "" {
-			wanted = append(wanted, s.run.Watched(s.program, ref))
-		}
-	}
-	s.run.Set().WatchExternals(s.req, wanted)
+	s.watchExternals(refs)
 	for _, ref := range refs {
 		if !ref.List && ref.ObjectName == "" {
 			s.eval.BindExternal(ref.Name, nil)
@@ -136,6 +130,16 @@ func (s *scope) bindExternals(ctx context.Context) error {
 		s.eval.BindExternal(ref.Name, values)
 	}
 	return nil
+}
+
+func (s *scope) watchExternals(refs []render.ExternalRef) {
+	wanted := make([]watch.External, 0, len(refs))
+	for _, ref := range refs {
+		if ref.List || ref.ObjectName != "" {
+			wanted = append(wanted, s.run.Watched(s.program, ref))
+		}
+	}
+	s.run.Set().WatchExternals(s.req, wanted)
 }
 
 // finalizer returns the finalizer that the definition puts on its instances.
