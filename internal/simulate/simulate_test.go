@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -104,6 +105,21 @@ func TestOutcomes(t *testing.T) {
 				t.Errorf("%v\n%s", err, data)
 			}
 		})
+	}
+}
+
+// TestDocuments: the tests that documents show can be read.
+func TestDocuments(t *testing.T) {
+	for _, path := range []string{"../../docs/reference/test.md", "../../docs/how-to/test-a-definition.md"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+			if found, list := simulate.Parse(path, []byte(block[1])); len(found) != 1 || len(list) > 0 {
+				t.Errorf("%s: %d tests\n%s", path, len(found), list)
+			}
+		}
 	}
 }
 
