@@ -46,7 +46,7 @@ func (e *Executor) job(ctx context.Context, req Request, a *program.JobAction) (
 	}
 	if before, err := e.jobBefore(ctx, req, t); err != nil || before != "" {
 		if err != nil {
-			return operation.Result{}, beforehand(err)
+			return operation.Result{}, e.lookAgain(req, err)
 		}
 		return e.hold(req, "Job "+before+" of an attempt before has not ended yet"), nil
 	}
