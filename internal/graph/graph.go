@@ -19,6 +19,17 @@ type Graph struct {
 	Edges []Edge
 	// Waves is the number of waves of resources.
 	Waves int
+	// Operations, in order of the document. Only Text shows them: they are no part of the order of creation.
+	Operations []Operation
+}
+
+// Operation is an operation.
+type Operation struct {
+	Name string
+	// Triggers say when it runs by itself, in words.
+	Triggers []string
+	// Steps are the names of its steps.
+	Steps []string
 }
 
 // Class says what a node stands for.
@@ -91,7 +102,25 @@ func For(p *program.Program) *Graph {
 		a, b := g.Edges[i], g.Edges[j]
 		return a.To < b.To || a.To == b.To && (a.From < b.From || a.From == b.From && a.Kind < b.Kind)
 	})
+	for _, o := range p.Operations {
+		g.Operations = append(g.Operations, operation(o))
+	}
 	return g
+}
+
+func operation(o *program.Operation) Operation {
+	out := Operation{Name: o.Name}
+	for _, t := range o.Triggers {
+		words := strings.ToLower(string(t.Type))
+		if t.Watch != nil {
+			words += " " + t.Watch.Variable()
+		}
+		out.Triggers = append(out.Triggers, words)
+	}
+	for _, s := range o.Steps {
+		out.Steps = append(out.Steps, s.Name)
+	}
+	return out
 }
 
 func (g *Graph) resource(n *program.Node) {

@@ -57,6 +57,11 @@ func webapp() *program.Program {
 	addons := add("addons", "ConfigMap", 0, nil, nil, nil)
 	addons.Kustomization = &program.Kustomization{}
 	addons.Kinds = []program.Kind{kind("ConfigMap"), kind("Deployment"), kind("Service"), kind("Ingress")}
+	p.Operations = []*program.Operation{
+		{Name: "backup", Triggers: []*program.Trigger{{Type: v1alpha1.TriggerTypeSchedule}, {Type: v1alpha1.TriggerTypeWatch, Watch: &program.WatchTrigger{External: "tls"}}},
+			Steps: []*program.Step{{Name: "pack"}, {Name: "send"}}},
+		{Name: "restore", Steps: []*program.Step{{Name: "unpack"}}},
+	}
 	p.Nodes = []*program.Node{config, password, volume, service, addons, database, ingress, workload, shards}
 	return p
 }

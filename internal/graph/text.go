@@ -35,7 +35,32 @@ func (g *Graph) Text() string {
 	if g.Waves == 0 {
 		b.WriteString("   no resources\n")
 	}
+	g.operations(&b)
 	return b.String()
+}
+
+// operations lists the operations: when they run, and what they do.
+func (g *Graph) operations(b *strings.Builder) {
+	if len(g.Operations) == 0 {
+		return
+	}
+	width := 0
+	for i := range g.Operations {
+		width = max(width, len(g.Operations[i].Name))
+	}
+	b.WriteString("operations\n")
+	for i := range g.Operations {
+		o := &g.Operations[i]
+		head := "├─ "
+		if i == len(g.Operations)-1 {
+			head = "└─ "
+		}
+		when := "on demand"
+		if len(o.Triggers) > 0 {
+			when = "on " + strings.Join(o.Triggers, ", ")
+		}
+		fmt.Fprintf(b, "%s%-*s  %s: %s\n", head, width, o.Name, when, strings.Join(o.Steps, " → "))
+	}
 }
 
 func (g *Graph) list(b *strings.Builder, indent string, nodes []Node) {
