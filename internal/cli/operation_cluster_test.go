@@ -260,4 +260,3 @@ subjects: [{kind: ServiceAccount, name: starter, namespace: NAMESPACE}]
 	own.operation(t, "start", "BOARD/team", "restore", "-p", "copy=monday", "--name", "by-starter", "--wait").has(t, ExitOK, "Succeeded")
 	own.operation(t, "start", "BOARD/team", "restore", "-p", "lines=many").has(t, ExitFailure, "no whole number")
 }
-

@@ -137,8 +137,36 @@ func worthALook(runs []*operationRun) *operationRun {
 
 // describe prints all that is known of a run.
 func (c *operationClient) describe(out io.Writer, run *operationRun, now time.Time) error {
+	if err := describeHead(out, run, now); err != nil {
+		return err
+	}
 	s := &run.status
 	paint := newPainter(out)
+	if params := run.params(); len(params) > 0 {
+		fmt.Fprintln(out, "Parameters:")
+		printFields(out, "  ", params)
+	}
+	if len(s.Steps) > 0 {
+		fmt.Fprintln(out, "Steps:")
+		describeSteps(out, paint, s.Steps, now, "  ")
+	}
+	if len(s.Output) > 0 {
+		fmt.Fprintln(out, "Output:")
+		printFields(out, "  ", s.Output)
+	}
+	if len(s.Removal) > 0 {
+		fmt.Fprintln(out, "Removal:")
+		describeSteps(out, paint, s.Removal, now, "  ")
+	}
+	if s.State.Ended() && s.State != v1alpha1.RunSucceeded && !run.spec.Cancel {
+		fmt.Fprintf(out, "Next: %s\n", c.command("retry", run.kind, run.name()))
+	}
+	return nil
+}
+
+// describeHead prints what a run is and how it stands.
+func describeHead(out io.Writer, run *operationRun, now time.Time) error {
+	s := &run.status
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%s:\t%s\n", name, fmt.Sprintf(format, args...))
@@ -178,29 +206,7 @@ func (c *operationClient) describe(out io.Writer, run *operationRun, now time.Ti
 	if s.Revision != "" {
 		line("Revision", "%s", s.Revision)
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if params := run.params(); len(params) > 0 {
-		fmt.Fprintln(out, "Parameters:")
-		printFields(out, "  ", params)
-	}
-	if len(s.Steps) > 0 {
-		fmt.Fprintln(out, "Steps:")
-		describeSteps(out, paint, s.Steps, now, "  ")
-	}
-	if len(s.Output) > 0 {
-		fmt.Fprintln(out, "Output:")
-		printFields(out, "  ", s.Output)
-	}
-	if len(s.Removal) > 0 {
-		fmt.Fprintln(out, "Removal:")
-		describeSteps(out, paint, s.Removal, now, "  ")
-	}
-	if s.State.Ended() && s.State != v1alpha1.RunSucceeded && !run.spec.Cancel {
-		fmt.Fprintf(out, "Next: %s\n", c.command("retry", run.kind, run.name()))
-	}
-	return nil
+	return w.Flush()
 }
 
 // triggerText says what began a run.
@@ -249,31 +255,40 @@ func describeSteps(out io.Writer, paint painter, steps []v1alpha1.StepStatus, no
 		if len(s.Attempts) > 1 || len(s.Attempts) == 1 && s.Attempts[0].Message != "" && s.Attempts[0].Message != s.Message {
 			describeAttempts(out, s.Attempts, now, inner)
 		}
-		for n := range s.Items {
-			item := &s.Items[n]
-			fmt.Fprintf(out, "%sitem %d  %s  %s", inner, n, short(item.Value), item.State)
-			if item.Message != "" {
-				fmt.Fprintf(out, "  %s", item.Message)
-			}
-			fmt.Fprintln(out)
-			if len(item.Attempts) > 1 {
-				describeAttempts(out, item.Attempts, now, inner+"  ")
-			}
-		}
-		if s.Output != nil && s.Output.Value != nil {
-			if fields, ok := s.Output.Value.(map[string]any); ok {
-				if len(fields) > 0 {
-					fmt.Fprintf(out, "%soutput:\n", inner)
-					printFields(out, inner+"  ", fields)
-				}
-			} else {
-				fmt.Fprintf(out, "%soutput: %s\n", inner, short(s.Output))
-			}
-		}
+		describeItems(out, s.Items, now, inner)
+		describeOutput(out, s.Output, inner)
 		if len(s.Undo) > 0 {
 			fmt.Fprintf(out, "%sundo:\n", inner)
 			describeSteps(out, paint, s.Undo, now, inner+"  ")
 		}
+	}
+}
+
+func describeItems(out io.Writer, items []v1alpha1.ItemStatus, now time.Time, indent string) {
+	for n := range items {
+		item := &items[n]
+		fmt.Fprintf(out, "%sitem %d  %s  %s", indent, n, short(item.Value), item.State)
+		if item.Message != "" {
+			fmt.Fprintf(out, "  %s", item.Message)
+		}
+		fmt.Fprintln(out)
+		if len(item.Attempts) > 1 {
+			describeAttempts(out, item.Attempts, now, indent+"  ")
+		}
+	}
+}
+
+func describeOutput(out io.Writer, v *v1alpha1.JSONValue, indent string) {
+	if v == nil || v.Value == nil {
+		return
+	}
+	fields, isObject := v.Value.(map[string]any)
+	switch {
+	case !isObject:
+		fmt.Fprintf(out, "%soutput: %s\n", indent, short(v))
+	case len(fields) > 0:
+		fmt.Fprintf(out, "%soutput:\n", indent)
+		printFields(out, indent+"  ", fields)
 	}
 }
 

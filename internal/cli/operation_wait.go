@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -319,7 +320,8 @@ func (v *liveView) frame(run *operationRun, now time.Time) []string {
 	if s.Progress != "" && !s.State.Ended() {
 		text += ", " + s.Progress + " steps done"
 	}
-	if s.Message != "" && !s.State.Ended() {
+	said := slices.ContainsFunc(s.Steps, func(step v1alpha1.StepStatus) bool { return step.Message == s.Message })
+	if s.Message != "" && !s.State.Ended() && !said {
 		text += ": " + strings.ReplaceAll(s.Message, "\n", " ")
 	}
 	lines = append(lines, "  "+v.paint.paint(stateColour(s.State), cut(text, width-3)))
