@@ -142,7 +142,7 @@ a kind, the resources that an object of the kind stands for, what happens when, 
 		}
 	}
 	add("write", newInit(), newValidate(), newRender(), newTest(), newGraph(), newSchema(), newInline())
-	add("run", newRun(), newOperation(), newRBAC(), newManager())
+	add("run", newRun(), newOperation(), newRBAC(), newManager(), newUninstall())
 	add("more", newVersion())
 	return root
 }
