@@ -55,7 +55,7 @@ const (
 	// FinalizerRun is on operation objects that must not go before their steps have been done: runs of event: Delete, and those
 	// whose operation has onRemove.
 	FinalizerRun = "libretto.dev/run"
-	// LabelTarget is on operation objects: the UID of the instance.
+	// LabelTarget is on operation objects, and on what their steps make: the UID of the instance.
 	LabelTarget = "libretto.dev/target"
 
 	// FinalizerInstance is on instances with children that the garbage collector does not reach.

@@ -37,8 +37,8 @@ type Step struct {
 	// +optional
 	OnFailure StepFailure `json:"onFailure,omitempty"`
 	// onUnknown says what to do when nobody knows whether the step has had its effect: the engine was killed, or time ran out,
-	// while a command or request was under way. Fail (the default for exec, and for http with a method that may not be
-	// repeated) ends the run as Unknown. Retry does it again. Verify asks first. All other steps know by themselves.
+	// while a command or request was under way. Fail (the default for exec, for a JSON patch, and for http with a method that
+	// may not be repeated) ends the run as Unknown. Retry does it again. Verify asks first. All other steps know by themselves.
 	// +optional
 	OnUnknown UnknownPolicy `json:"onUnknown,omitempty"`
 	// verify tells whether the step has had its effect.

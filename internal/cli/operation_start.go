@@ -175,7 +175,10 @@ func (c *operationClient) targetExists(ctx context.Context, k *operationKind, na
 
 func newRunObject(k *operationKind, target, operation, name string, params map[string]any) *unstructured.Unstructured {
 	spec := map[string]any{"target": target, "operation": operation}
-	if len(params) > 0 {
+	if _, has := k.Spec.Properties[operation]; has { // with nothing in it too: only then defaults are filled in
+		if params == nil {
+			params = map[string]any{}
+		}
 		spec[operation] = params
 	}
 	metadata := map[string]any{"name": name}

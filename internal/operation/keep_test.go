@@ -76,7 +76,7 @@ func TestStale(t *testing.T) {
 func TestObject(t *testing.T) {
 	p := &program.Program{Name: "shops", OperationKind: &program.OperationKinds{}}
 	p.OperationKind.Kind.Group, p.OperationKind.Kind.Version, p.OperationKind.Kind.Kind = "example.com", "v1", "ShopOperation"
-	op := &program.Operation{Name: "backup"}
+	op := &program.Operation{Name: "backup", HasParams: true}
 	instance := InstanceOf(map[string]any{"apiVersion": "example.com/v1", "kind": "Shop", "metadata": map[string]any{"name": "shop", "namespace": "ns", "uid": "u"}})
 	trigger := &v1alpha1.RunTrigger{Type: v1alpha1.TriggerTypeDelete, Index: 1, Old: v1alpha1.JSONObject{"spec": map[string]any{"n": int64(1)}}}
 	object := NewObject(p, instance, op, trigger, map[string]any{"comment": "x"}, "shop-backup-1")

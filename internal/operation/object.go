@@ -67,8 +67,11 @@ func NewObject(p *program.Program, instance Instance, op *program.Operation, tri
 	if trigger != nil {
 		spec["trigger"] = triggerContent(trigger)
 	}
-	if len(params) > 0 {
-		spec[op.Name] = runtime.DeepCopyJSON(params)
+	if op.HasParams { // with nothing in it too: the API server fills in defaults only where the field is there
+		spec[op.Name] = map[string]any{}
+		if len(params) > 0 {
+			spec[op.Name] = runtime.DeepCopyJSON(params)
+		}
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec, "metadata": Marks(p, instance, op, trigger)}}
 	u.SetAPIVersion(p.OperationKind.Kind.GroupVersion().String())
