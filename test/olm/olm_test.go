@@ -105,6 +105,7 @@ func TestOLM(t *testing.T) {
 		gate(t, m)
 	})
 	step("uninstall", func(t *testing.T) {
+		m.log(t, "libretto uninstall: %s", strings.ReplaceAll(libretto(t, "uninstall", "--yes", "--save", filepath.Join(t.TempDir(), "definitions.yaml")), "\n", "; "))
 		kubectl(t, "delete", "-n", namespace, "subscription", "libretto")
 		kubectl(t, "delete", "-n", namespace, "csv", "libretto.v0.3.0")
 		eventually(t, patience, func() error {
@@ -113,9 +114,14 @@ func TestOLM(t *testing.T) {
 			}
 			return nil
 		})
-		kubectl(t, "get", "crd", "operatordefinitions.libretto.dev", "greetings.example.com")
+		kubectl(t, "get", "crd", "operatordefinitions.libretto.dev", "operatorrevisions.libretto.dev", "greetings.example.com")
 		kubectl(t, "get", "-n", "greetings", "greeting", "a", "b", "c")
-		m.log(t, "the manager is gone; kinds and instances are there")
+		unchangedBut(t, before, "a", "b")
+		m.log(t, "the manager is gone; kinds, instances and their children are there")
+		// Nobody has to take a finalizer off.
+		kubectl(t, "delete", "-n", "greetings", "--timeout=30s", "greeting", "--all")
+		kubectl(t, "delete", "--timeout=30s", "crd", "greetings.example.com", "greetingoperations.example.com")
+		m.log(t, "instances and kinds could be deleted")
 	})
 }
 
@@ -132,6 +138,13 @@ func runs(t *testing.T, m *lifecycleManager, version string) {
 			containers, _, _ := unstructured.NestedSlice(p.Object, "spec", "containers")
 			if got := containers[0].(map[string]any)["image"]; got != strings.TrimSpace(string(image)) {
 				return fmt.Errorf("pod %s has image %v", p.GetName(), got)
+			}
+			// OLM rolls the Deployment out a second time, to tell it the name of its OperatorCondition.
+			env, _ := containers[0].(map[string]any)["env"].([]any)
+			if !slices.ContainsFunc(env, func(e any) bool {
+				return e.(map[string]any)["name"] == "OPERATOR_CONDITION_NAME" && e.(map[string]any)["value"] == "libretto.v"+version
+			}) {
+				return fmt.Errorf("pod %s does not know the OperatorCondition of %s", p.GetName(), version)
 			}
 			statuses, _, _ := unstructured.NestedSlice(p.Object, "status", "containerStatuses")
 			if len(statuses) == 0 || statuses[0].(map[string]any)["ready"] != true {
@@ -212,10 +225,10 @@ func settled(t *testing.T) []unstructured.Unstructured {
 // unchanged: the same objects, and none of them was written to.
 func unchanged(t *testing.T, before []unstructured.Unstructured) {
 	t.Helper()
-	unchangedBut(t, before, "")
+	unchangedBut(t, before)
 }
 
-func unchangedBut(t *testing.T, before []unstructured.Unstructured, instance string) {
+func unchangedBut(t *testing.T, before []unstructured.Unstructured, changed ...string) {
 	t.Helper()
 	after := children(t)
 	if len(before) == 0 || len(after) != len(before) {
@@ -223,7 +236,7 @@ func unchangedBut(t *testing.T, before []unstructured.Unstructured, instance str
 	}
 	for i, b := range before {
 		a := after[i]
-		meant := a.GetKind() == "ConfigMap" && a.GetName() == instance
+		meant := a.GetKind() == "ConfigMap" && slices.Contains(changed, a.GetName())
 		if fingerprint(a) != fingerprint(b) && !meant || a.GetUID() != b.GetUID() {
 			t.Errorf("%s %s changed: %s, was %s", a.GetKind(), a.GetName(), fingerprint(a), fingerprint(b))
 		}
