@@ -154,7 +154,7 @@ func (d *testDefinitions) of(t *simulate.Test) (*compiled, error) {
 	}
 	own := source{crds: append([]string(nil), d.crds...), name: t.DefinitionName}
 	for _, crd := range t.CRDs {
-		own.crds = append(own.crds, filepath.Join(filepath.Dir(t.File), filepath.FromSlash(crd)))
+		own.crds = append(own.crds, beside(t.File, crd))
 	}
 	key := strings.Join(append([]string{path, own.name}, own.crds...), "\x00")
 	if c := d.known[key]; c != nil {
@@ -175,7 +175,7 @@ func (d *testDefinitions) of(t *simulate.Test) (*compiled, error) {
 func definitionOf(t *simulate.Test) (string, error) {
 	dir := filepath.Dir(t.File)
 	if t.Definition != "" {
-		path := filepath.Join(dir, filepath.FromSlash(t.Definition))
+		path := beside(t.File, t.Definition)
 		if _, err := os.Stat(path); err != nil {
 			return "", fmt.Errorf("%s:%d: the definition: %w", t.File, t.Line, err)
 		}
@@ -191,6 +191,14 @@ func definitionOf(t *simulate.Test) (string, error) {
 			return "", fmt.Errorf("%s:%d: there is no definition.yaml beside the test or above; say where it is: definition: FILE", t.File, t.Line)
 		}
 	}
+}
+
+// beside is a path that a file names, relative to itself.
+func beside(file, path string) string {
+	if path = filepath.FromSlash(path); filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(file), path)
 }
 
 // testReport is the result for programs.

@@ -353,7 +353,8 @@ func (w *world) start(s *Start) error {
 	if err != nil {
 		return err
 	}
-	if p.Operation(s.Operation) == nil {
+	op := p.Operation(s.Operation)
+	if op == nil {
 		var names []string
 		for _, op := range p.Operations {
 			names = append(names, op.Name)
@@ -368,8 +369,11 @@ func (w *world) start(s *Start) error {
 		}
 	}
 	spec := map[string]any{"target": instance.GetName(), "operation": s.Operation}
-	if len(s.Params) > 0 {
-		spec[s.Operation] = map[string]any(s.Params)
+	if op.HasParams || len(s.Params) > 0 { // with nothing in it too: defaults are filled in only where the field is there
+		spec[s.Operation] = map[string]any{}
+		if len(s.Params) > 0 {
+			spec[s.Operation] = map[string]any(s.Params)
+		}
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	o.SetAPIVersion(p.OperationKind.Kind.GroupVersion().String())
