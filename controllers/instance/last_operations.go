@@ -189,7 +189,8 @@ func (s *scope) runWithoutObject(ctx context.Context, op *program.Operation) (en
 	return true, 0, nil
 }
 
-// recordOnce writes a warning about the instance, if this process has not written it yet.
+// recordOnce writes a warning about the instance, if this process has not written it yet. It is logged, too: a namespace that is
+// being deleted takes no events.
 func (s *scope) recordOnce(reason, note string) {
 	type key struct {
 		uid  types.UID
@@ -197,6 +198,8 @@ func (s *scope) recordOnce(reason, note string) {
 	}
 	if _, written := s.r.noted.LoadOrStore(key{s.obj.UID, note}, true); !written {
 		s.record(corev1.EventTypeWarning, reason, "Delete", note)
+		s.run.Log().Info("An operation of event: Delete did not do all that it says", "instance", s.req.String(), "reason", reason, "message", note)
+		s.run.Tell(engine.Event{Instance: s.r.ref(s.req), Action: engine.ActionFailed, Message: note})
 	}
 }
 
