@@ -65,9 +65,49 @@ type (
 // writeCatalog writes the package, its channels and what is deprecated. The bundles' blobs stand beside them, one file for each
 // release, as opm rendered them.
 func writeCatalog(l *ledger, config, out string) error {
+	blobs, err := l.blobs(config)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	text.WriteString("# Made by \"make catalog\" from config/catalog/releases.yaml. Do not edit.\n")
+	for i, b := range blobs {
+		data, err := yaml.Marshal(b)
+		if err != nil {
+			return fmt.Errorf("cannot write a blob of the catalogue: %w", err)
+		}
+		if i > 0 {
+			text.WriteString("---\n") // none before the first: opm takes comments alone for an empty blob
+		}
+		text.Write(data)
+	}
+	return write(filepath.Join(out, "package.yaml"), text.Bytes())
+}
+
+// writeTemplate writes the same as a template of opm, in which a bundle is the name of its image.
+func writeTemplate(l *ledger, config, bundleImage, out string) error {
+	blobs, err := l.blobs(config)
+	if err != nil {
+		return err
+	}
+	if bundleImage == "" {
+		bundleImage = l.BundleImage
+	}
+	for _, r := range l.Releases {
+		blobs = append(blobs, map[string]string{"schema": "olm.bundle", "image": bundleImage + ":v" + r.Version})
+	}
+	data, err := yaml.Marshal(map[string]any{"schema": "olm.template.basic", "entries": blobs})
+	if err != nil {
+		return fmt.Errorf("cannot write the template: %w", err)
+	}
+	return write(filepath.Join(out, "basic.yaml"), append([]byte("---\n"), data...))
+}
+
+// blobs are the package, its channels and what is deprecated.
+func (l *ledger) blobs(config string) ([]any, error) {
 	svg, err := os.ReadFile(filepath.Join(config, "icon.svg"))
 	if err != nil {
-		return fmt.Errorf("cannot read the icon: %w", err)
+		return nil, fmt.Errorf("cannot read the icon: %w", err)
 	}
 	blobs := []any{olmPackage{
 		Schema: "olm.package", Name: l.Package, DefaultChannel: l.DefaultChannel, Description: l.Description,
@@ -89,20 +129,12 @@ func writeCatalog(l *ledger, config, out string) error {
 	if len(deprecated.Entries) > 0 {
 		blobs = append(blobs, deprecated)
 	}
-	var text bytes.Buffer
-	text.WriteString("# Made by \"make catalog\" from config/catalog/releases.yaml. Do not edit.\n")
-	for i, b := range blobs {
-		if i > 0 {
-			text.WriteString("---\n") // none before the first: opm takes comments alone for an empty blob
-		}
-		data, err := yaml.Marshal(b)
-		if err != nil {
-			return fmt.Errorf("cannot write a blob of the catalogue: %w", err)
-		}
-		text.Write(data)
+	return blobs, nil
+}
+
+func write(file string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("cannot make a directory: %w", err)
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return fmt.Errorf("cannot make the catalogue: %w", err)
-	}
-	return os.WriteFile(filepath.Join(out, "package.yaml"), text.Bytes(), 0o644)
+	return os.WriteFile(file, data, 0o644)
 }

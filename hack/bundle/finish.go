@@ -30,14 +30,10 @@ func finish(l *ledger, config, dir, image string) error {
 		return fmt.Errorf("cannot read the icon: %w", err)
 	}
 	manifests := filepath.Join(dir, "manifests")
-	file := filepath.Join(manifests, l.Package+".clusterserviceversion.yaml")
-	data, err := os.ReadFile(file)
+	file := csvFile(l, dir)
+	csv, err := readCSV(file)
 	if err != nil {
-		return fmt.Errorf("cannot read the ClusterServiceVersion: %w", err)
-	}
-	csv := unstructured.Unstructured{}
-	if err := yaml.Unmarshal(data, &csv.Object); err != nil {
-		return fmt.Errorf("cannot read %s: %w", file, err)
+		return err
 	}
 
 	annotations := csv.GetAnnotations()
@@ -56,17 +52,18 @@ func finish(l *ledger, config, dir, image string) error {
 		set(replaces, "replaces")
 	}
 	if err == nil {
-		err = setImage(&csv, image)
+		err = setImage(csv, image)
 	}
 	for _, kind := range []string{"clusterPermissions", "permissions"} {
 		if err == nil {
-			err = dropRules(&csv, kind)
+			err = dropRules(csv, kind)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("cannot finish %s: %w", file, err)
 	}
-	if data, err = yaml.Marshal(csv.Object); err != nil {
+	data, err := yaml.Marshal(csv.Object)
+	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", file, err)
 	}
 	if err := os.WriteFile(file, data, 0o644); err != nil {
@@ -105,6 +102,32 @@ func dropStatus(manifests string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+func csvFile(l *ledger, dir string) string {
+	return filepath.Join(dir, "manifests", l.Package+".clusterserviceversion.yaml")
+}
+
+func readCSV(file string) (*unstructured.Unstructured, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the ClusterServiceVersion: %w", err)
+	}
+	csv := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &csv.Object); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file, err)
+	}
+	return csv, nil
+}
+
+// printExamples prints the examples of a bundle, as JSON.
+func printExamples(l *ledger, dir string) error {
+	csv, err := readCSV(csvFile(l, dir))
+	if err != nil {
+		return err
+	}
+	fmt.Println(csv.GetAnnotations()["alm-examples"])
 	return nil
 }
 

@@ -13,6 +13,8 @@ import (
 const usage = `bundle ledger  --ledger FILE                        print the newest release, as lines for a shell
 bundle finish  --ledger FILE --config DIR --dir DIR finish the bundle in DIR (--image: other than the ledger's)
 bundle catalog --ledger FILE --icon FILE --out DIR  write the package and its channels
+bundle template --ledger FILE --out DIR             write basic.yaml, a template of the catalogue (--bundle-image)
+bundle examples --dir DIR                           print the examples of the bundle in DIR
 bundle lint    DIR                                  judge the catalogue in DIR
 bundle graph   DIR                                  print its upgrade graph, for Mermaid`
 
@@ -32,6 +34,7 @@ func run(args []string) error {
 	config := flags.String("config", "config/manifests", "where the icon and what goes into the bundle as it is are")
 	dir := flags.String("dir", "bundle", "the bundle")
 	image := flags.String("image", "", "the manager's image")
+	bundleImage := flags.String("bundle-image", "", "the images of the bundles, without tag")
 	out := flags.String("out", "catalog/libretto", "the catalogue of the package")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -43,16 +46,26 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	switch args[0] {
+	return do(args[0], l, options{config: *config, dir: *dir, image: *image, bundleImage: *bundleImage, out: *out})
+}
+
+type options struct{ config, dir, image, bundleImage, out string }
+
+func do(command string, l *ledger, o options) error {
+	switch command {
 	case "ledger":
 		newest := l.newest()
-		fmt.Printf("package=%s\nversion=%s\nchannels=%s\ndefault_channel=%s\nbundle_image=%s\n",
-			l.Package, newest.Version, strings.Join(newest.Channels, ","), l.DefaultChannel, l.BundleImage)
+		fmt.Printf("package=%s\nversion=%s\nchannels=%s\ndefault_channel=%s\nbundle_image=%s\nmanager_image=%s\n",
+			l.Package, newest.Version, strings.Join(newest.Channels, ","), l.DefaultChannel, l.BundleImage, l.Image)
 		return nil
 	case "finish":
-		return finish(l, *config, *dir, *image)
+		return finish(l, o.config, o.dir, o.image)
 	case "catalog":
-		return writeCatalog(l, *config, *out)
+		return writeCatalog(l, o.config, o.out)
+	case "template":
+		return writeTemplate(l, o.config, o.bundleImage, o.out)
+	case "examples":
+		return printExamples(l, o.dir)
 	}
 	return errors.New("usage:\n" + usage)
 }
