@@ -22,12 +22,15 @@ const RunPriority = 50
 // operationChanged turns a change of an operation object into work on it, and on its instance.
 func (r *Run) operationChanged(ev watch.Event) {
 	o := ev.Object()
+	if ev.New == nil { // also when we have deleted it: what is kept of it is dropped
+		r.wake(Request{Namespace: o.Namespace, Name: o.Name}, 0)
+	}
 	if !ev.Own {
 		priority := RunPriority
 		if ev.Initial {
 			priority = handler.LowPriority
 		}
-		if ev.New == nil || !settledRun(ev.New) {
+		if ev.New != nil && !settledRun(ev.New) {
 			r.wake(Request{Namespace: o.Namespace, Name: o.Name}, priority)
 		}
 		if !ev.Initial {
@@ -107,6 +110,9 @@ func (r *Run) wakeAllRuns() {
 
 // wake works on an operation object because something has changed that it may wait for.
 func (r *Run) wake(req Request, priority int) {
+	if r.runs.Load() == nil {
+		return // the controller has not started: it begins with all that have not ended
+	}
 	r.woken.Store(req, true)
 	r.EnqueueRun(req, priority, 0)
 }

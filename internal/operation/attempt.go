@@ -163,7 +163,10 @@ func (w *worker) start(u unit, a *v1alpha1.Attempt, resume bool) {
 
 func (w *worker) begun(u unit, a *v1alpha1.Attempt, resume bool) Start {
 	action := &w.step.Action
-	if a.Verify {
+	switch {
+	case a.Verify && w.step.Verify == nil: // the definition has changed since, and the step asks no more
+		action = &program.Action{}
+	case a.Verify:
 		action = &program.Action{Exec: w.step.Verify.Exec, HTTP: w.step.Verify.HTTP}
 	}
 	return Start{
@@ -246,6 +249,28 @@ func (w *worker) canLook(a *v1alpha1.Attempt) bool {
 		return a.Verify || a.Ref != ""
 	}
 	return a.Verify || a.Ref != "" || w.step.Action.Knows()
+}
+
+// EachAttempt calls f with each attempt that a status holds.
+func EachAttempt(st *v1alpha1.OperationRunStatus, f func(*v1alpha1.Attempt)) {
+	for _, list := range [][]v1alpha1.StepStatus{st.Steps, st.Removal} {
+		for i := range list {
+			s := &list[i]
+			visitAttempts(s.Attempts, f)
+			for j := range s.Items {
+				visitAttempts(s.Items[j].Attempts, f)
+			}
+			for j := range s.Undo {
+				visitAttempts(s.Undo[j].Attempts, f)
+			}
+		}
+	}
+}
+
+func visitAttempts(attempts []v1alpha1.Attempt, f func(*v1alpha1.Attempt)) {
+	for i := range attempts {
+		f(&attempts[i])
+	}
 }
 
 // stopAll stops every attempt that is under way.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/internal/expr"
 	"github.com/libretto-dev/libretto/internal/program"
@@ -441,5 +443,24 @@ func TestDecideClockSetBack(t *testing.T) {
 	s.begins()
 	if pause := s.last.Wake.Sub(s.now); pause != time.Second {
 		t.Fatalf("the pause has become %s", pause)
+	}
+}
+
+// A definition that changes under a verifying attempt, and has no verify any more, ends the run; it does not break the machine.
+func TestVerifyIsGone(t *testing.T) {
+	op := &program.Operation{Name: "op", Hash: "new", Timeout: time.Hour, Steps: []*program.Step{{Name: "call", Action: program.Action{HTTP: &program.HTTPAction{Method: "POST"}}}}}
+	run := &Run{Name: "r", UID: "u", Spec: v1alpha1.OperationRunSpec{Operation: "op"}}
+	start := metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	run.Status = v1alpha1.OperationRunStatus{State: v1alpha1.RunRunning, Program: "old", Tries: 1, StartTime: &start, Steps: []v1alpha1.StepStatus{{
+		Name: "call", State: v1alpha1.StepRunning, StartTime: &start, Attempts: []v1alpha1.Attempt{
+			{ID: "u.1.call.1", Number: 1, State: v1alpha1.StepUnknown, StartTime: start},
+			{ID: "u.1.call.1.v1", Number: 1, Verify: true, State: v1alpha1.StepRunning, StartTime: start},
+		},
+	}}}
+	for name, now := range map[string]*program.Operation{"another step": op, "no step": {Name: "op", Hash: "newer"}} {
+		d := Decide(Input{Now: start.Add(time.Second), Operation: now, Run: run, Turn: Turn{Begin: true}})
+		if d.Status.State != v1alpha1.RunFailed || d.Status.Reason != ReasonDefinitionChanged || len(d.Stop) != 1 {
+			t.Errorf("%s: %s %s, %d to stop", name, d.Status.State, d.Status.Reason, len(d.Stop))
+		}
 	}
 }

@@ -14,7 +14,8 @@ import (
 const childGrace = 10 * time.Minute
 
 // Keep returns the names of the runs, all of one operation and instance, that are not kept any longer, sorted. A success is kept
-// if any rule keeps it; the newest success and runs that have not ended always are.
+// if any rule keeps it; the newest success, the run that ended last and runs that have not ended always are: intervals count from
+// the end of the last run, and the instance tells how it went.
 func Keep(now time.Time, runs []*Run, rules program.Retention) []string {
 	var successes, others []*Run
 	for _, r := range runs {
@@ -38,7 +39,8 @@ func Keep(now time.Time, runs []*Run, rules program.Retention) []string {
 		}
 	}
 	for i, r := range others {
-		if i >= rules.Failed {
+		last := i == 0 && (len(successes) == 0 || newestFirst(r, successes[0]) < 0)
+		if i >= rules.Failed && !last {
 			remove = append(remove, r.Name)
 		}
 	}

@@ -40,15 +40,15 @@ func TestKeep(t *testing.T) {
 		rules program.Retention
 		want  string
 	}{
-		"last":                           {days, program.Retention{Last: 2, Failed: 1}, "c d e g"},
-		"the newest success always":      {days, program.Retention{}, "b c d e f g"},
-		"daily":                          {days, program.Retention{Last: 1, Daily: 3, Failed: 3}, "b e"},
-		"weekly":                         {days, program.Retention{Last: 1, Weekly: 2, Failed: 3}, "b d e"},
-		"monthly":                        {days, program.Retention{Last: 1, Monthly: 2, Failed: 3}, "b c d"},
-		"within":                         {days, program.Retention{Last: 1, Within: 24 * time.Hour, Failed: 3}, "c d e"},
-		"what has not ended":             {[]*Run{going}, program.Retention{}, ""},
-		"what goes already counts not":   {[]*Run{leaving, days[0]}, program.Retention{Last: 1}, ""},
-		"a child until its step read it": {[]*Run{child, days[0], days[1]}, program.Retention{Last: 1}, "b"},
+		"last":                             {days, program.Retention{Last: 2, Failed: 1}, "c d e g"},
+		"the newest success, and the last": {days, program.Retention{}, "b c d e g"},
+		"daily":                            {days, program.Retention{Last: 1, Daily: 3, Failed: 3}, "b e"},
+		"weekly":                           {days, program.Retention{Last: 1, Weekly: 2, Failed: 3}, "b d e"},
+		"monthly":                          {days, program.Retention{Last: 1, Monthly: 2, Failed: 3}, "b c d"},
+		"within":                           {days, program.Retention{Last: 1, Within: 24 * time.Hour, Failed: 3}, "c d e"},
+		"what has not ended":               {[]*Run{going}, program.Retention{}, ""},
+		"what goes already counts not":     {[]*Run{leaving, days[0]}, program.Retention{Last: 1}, ""},
+		"a child until its step read it":   {[]*Run{child, days[0], days[1]}, program.Retention{Last: 1}, "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := strings.Join(Keep(now, tc.runs, tc.rules), " "); got != tc.want {

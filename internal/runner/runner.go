@@ -26,8 +26,12 @@ type Doer interface {
 // maxActive is how many attempts of one definition may be under way at once: each is a goroutine that mostly waits.
 const maxActive = 256
 
-// stopTimeout is how long stopping what an attempt has begun may take.
-const stopTimeout = 30 * time.Second
+const (
+	// stopTimeout is how long stopping what an attempt has begun may take.
+	stopTimeout = 30 * time.Second
+	// stopPause is the first pause before it is tried again.
+	stopPause = time.Second
+)
 
 // Runner drives the runs of one definition. It is safe for concurrent use; one run is driven by one goroutine at a time.
 type Runner struct {
@@ -104,6 +108,9 @@ func (r *Runner) Advance(ctx context.Context, rec Record) (Advanced, error) {
 	for _, s := range d.Stop {
 		r.stop(rec, s)
 	}
+	if d.Changed {
+		r.drop(rec.Run.UID, d.Status)
+	}
 	wake := d.Wake
 	for _, s := range d.Start {
 		if due := r.begin(rec, s, now); !due.IsZero() && (wake.IsZero() || due.Before(wake)) {
@@ -118,6 +125,19 @@ func (r *Runner) Advance(ctx context.Context, rec Record) (Advanced, error) {
 		out.After = max(wake.Sub(now), time.Millisecond)
 	}
 	return out, nil
+}
+
+// drop forgets the attempts of a run whose end has been persisted: what they have yielded may be large.
+func (r *Runner) drop(owner types.UID, st *v1alpha1.OperationRunStatus) {
+	running := map[string]bool{}
+	operation.EachAttempt(st, func(a *v1alpha1.Attempt) { running[a.ID] = running[a.ID] || a.State == v1alpha1.StepRunning })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, a := range r.activities {
+		if a.owner == owner && !a.busy && !running[id] {
+			delete(r.activities, id)
+		}
+	}
 }
 
 // propose remembers attempts that were not begun, so that they are not taken for ones that another process has begun.
@@ -154,7 +174,7 @@ func (r *Runner) begin(rec Record, s operation.Start, now time.Time) time.Time {
 	if a != nil && a.busy {
 		return time.Time{}
 	}
-	if a != nil && a.result.Outcome == operation.Waiting && !rec.Woken && (a.due.IsZero() || now.Before(a.due)) {
+	if a != nil && a.result.Outcome == operation.Waiting && (a.due.IsZero() || now.Before(a.due)) && (!rec.Woken || elsewhere(s)) {
 		return a.due
 	}
 	delete(r.proposed, s.Attempt.ID)
@@ -182,6 +202,10 @@ func (r *Runner) begin(rec Record, s operation.Start, now time.Time) time.Time {
 	})
 	return time.Time{}
 }
+
+// elsewhere tells whether an attempt waits for a server, which says itself when it wants to be asked again: nothing that happens in
+// the cluster makes that sooner.
+func elsewhere(s operation.Start) bool { return s.Action.HTTP != nil && s.Attempt.Ref != "" }
 
 func (r *Runner) request(rec Record, s operation.Start) step.Request {
 	req := step.Request{Program: rec.Program, Run: rec.Run, Start: s, Eval: NewEvaluator(r.run, rec.Program, rec.Instance)}
@@ -218,10 +242,29 @@ func (r *Runner) stop(rec Record, s operation.Start) {
 	r.run.Go(func() {
 		ctx, cancel := context.WithTimeout(r.run.Context(), stopTimeout)
 		defer cancel()
-		if err := r.doer.Stop(ctx, r.request(rec, s)); err != nil {
+		err := r.end(ctx, rec, s)
+		for pause := stopPause; err != nil && ctx.Err() == nil; pause *= 2 { // the API server may be back in a moment
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+				err = r.end(ctx, rec, s)
+			}
+		}
+		if err != nil {
 			r.run.Log().Error(err, "Cannot stop what a step has begun", "operationObject", rec.Run.Namespace+"/"+rec.Run.Name, "attempt", s.Attempt.ID)
 		}
 	})
+}
+
+// end asks the doer to stop what an attempt has begun; a panic of it is an error.
+func (r *Runner) end(ctx context.Context, rec Record, s operation.Start) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.run.Panicked(p)
+			err = fmt.Errorf("it panicked: %v; this is a fault of Libretto", p)
+		}
+	}()
+	return r.doer.Stop(ctx, r.request(rec, s))
 }
 
 // forget drops what is known of the attempts of a run that has ended.
