@@ -243,4 +243,6 @@ type TriggerMemory struct {
 	Fired bool `json:"fired,omitempty"`
 	// Hash of what a watch saw last.
 	Hash string `json:"hash,omitempty"`
+	// Count of the times that a condition or watch has fired: it tells one firing from the next.
+	Count int64 `json:"count,omitempty"`
 }

@@ -25,8 +25,9 @@ import (
 type operations struct {
 	// runs are the operation objects of the instance.
 	runs []*operation.Run
-	// memory is what the triggers remember; nil before they have been evaluated.
-	memory []v1alpha1.OperationMemory
+	// memory is what the triggers remember, once they are evaluated.
+	memory    []v1alpha1.OperationMemory
+	evaluated bool
 	// wake is when triggers, or a stale bound, have to be looked at again; zero: when something changes.
 	wake time.Time
 	// stale are the names of the operations whose last success is too old.
@@ -85,7 +86,7 @@ func (s *scope) evaluateTriggers(ctx context.Context) error {
 		Engine: s.run.Began().UTC().Format(time.RFC3339Nano), Resumed: resumed == s.obj.UID, EngineStart: s.run.Began(),
 		Eval: runner.EvaluatorOf(s.run, s.eval), Watched: s.eval.Bound,
 	})
-	s.operations.memory, s.operations.wake = out.Memory, out.Wake
+	s.operations.memory, s.operations.evaluated, s.operations.wake = out.Memory, true, out.Wake
 	for _, p := range out.Problems {
 		problem := evaluationProblem("", p.Err)
 		problem.message = fmt.Sprintf("operation %s: trigger %d: %s", p.Operation, p.Trigger, problem.message)

@@ -187,7 +187,10 @@ func (s *scope) wantedStatus(sum status.Summary, full, transient bool) map[strin
 		ObservedGeneration: s.obj.Generation, Revision: s.revision, Resources: s.was.Resources, Inventory: inventory.Entries(s.made()),
 		Operations: s.was.Operations, Deletion: s.operations.deletion,
 	}
-	if s.operations.memory != nil && s.program.CRD != nil {
+	if len(s.program.Operations) > 0 && !s.operations.evaluated && s.was.Revision == "" {
+		is.Revision = "" // with a revision, the instance counts as known to the triggers, and Create would not fire any more
+	}
+	if s.operations.evaluated && s.program.CRD != nil {
 		is.Operations = s.operations.memory
 	}
 	if transient {

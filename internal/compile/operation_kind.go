@@ -326,7 +326,7 @@ func operationStatusSchema() map[string]props {
 				"name": text(63), "since": moment, "generation": {Type: "integer", Format: "int64"}, "values": anyObject(), "hash": text(64),
 				"triggers": {Type: "array", MaxItems: ptr.To[int64](10), XListType: ptr.To("atomic"), Items: item(props{
 					Type: "object", Properties: map[string]props{
-						"index": {Type: "integer", Format: "int32"}, "time": moment, "fired": {Type: "boolean"}, "hash": text(64),
+						"index": {Type: "integer", Format: "int32"}, "time": moment, "fired": {Type: "boolean"}, "count": {Type: "integer", Format: "int64"}, "hash": text(64),
 					},
 				})},
 			},

@@ -85,8 +85,10 @@ func (s *subject) remembers() bool {
 	if len(s.memory.Triggers) > 0 || s.op.Stale > 0 {
 		return true
 	}
+	// An interval counts from Since, and a Create that waits for a value must not be taken for that of an instance that was there
+	// before the operation.
 	return slices.ContainsFunc(s.op.Triggers, func(t *program.Trigger) bool {
-		return t.Type == v1alpha1.TriggerTypeEvery || t.Type == v1alpha1.TriggerTypeCondition
+		return t.Type == v1alpha1.TriggerTypeEvery || t.Type == v1alpha1.TriggerTypeCreate
 	})
 }
 

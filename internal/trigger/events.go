@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -97,7 +98,7 @@ func (s *subject) updated() {
 			continue
 		}
 		rt := v1alpha1.RunTrigger{Old: s.memory.Values.DeepCopy(), Fields: s.changedFields(t)}
-		switch s.fire(t, rt, s.of(t).Hash+" "+hash+" "+string(rune(s.self.GetGeneration()))) {
+		switch s.fire(t, rt, fmt.Sprintf("%s %s %d", s.of(t).Hash, hash, s.self.GetGeneration())) {
 		case held:
 		case passed:
 			dealt[t.Index] = hash
@@ -234,10 +235,6 @@ func copyPath(to, from map[string]any, path []string) {
 
 func merge(to, from map[string]any) {
 	for name, value := range from {
-		if _, have := to[name]; !have {
-			to[name] = value
-			continue
-		}
 		to[name] = value
 	}
 }

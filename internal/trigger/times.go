@@ -82,23 +82,32 @@ func (s *subject) scheduleStart(t *program.Trigger, hash string) time.Time {
 	return m.Time.Time
 }
 
-// lastDue returns the last time of a schedule after from and not after now, and how many there were before it.
+// lastDue returns the last time of a schedule after from and not after now, and how many there were before it; of more than
+// maxCounted, that many.
 func lastDue(schedule *Schedule, loc *time.Location, from, now time.Time) (due time.Time, before int) {
 	for next := schedule.Next(from, loc); !next.IsZero() && !next.After(now); next = schedule.Next(next, loc) {
 		if !due.IsZero() {
 			before++
 		}
-		due = next
-		if before >= maxCounted { // what is left is near now
-			if late := now.Add(-time.Hour); due.Before(late) {
-				due = late
-			}
-			if before > 10*maxCounted {
-				return due, before
-			}
+		if due = next; before >= maxCounted {
+			return lastBefore(schedule, loc, due, now), before
 		}
 	}
 	return due, before
+}
+
+// lastBefore looks for the last time of a schedule in spans that end now, the shortest first.
+func lastBefore(schedule *Schedule, loc *time.Location, from, now time.Time) time.Time {
+	for span := 10 * time.Second; span < now.Sub(from); span *= 6 {
+		var last time.Time
+		for next := schedule.Next(now.Add(-span), loc); !next.IsZero() && !next.After(now); next = schedule.Next(next, loc) {
+			last = next
+		}
+		if !last.IsZero() {
+			return last
+		}
+	}
+	return from
 }
 
 // due deals with the times of a schedule that have come.
@@ -127,8 +136,15 @@ func (s *subject) due(t *program.Trigger, due time.Time, before int) {
 	}
 	if missed > 0 && t.Missed != v1alpha1.MissedPolicyOnce {
 		s.out.Notes = append(s.out.Notes, Note{Reason: ReasonMissedSchedule, Warning: true, Message: fmt.Sprintf(
-			"operation %s has missed %d of its times, the last one at %s", s.op.Name, missed, due.UTC().Format(time.RFC3339))})
+			"operation %s has missed %s of its times, the last one at %s", s.op.Name, counted(missed), due.UTC().Format(time.RFC3339))})
 	}
+}
+
+func counted(n int) string {
+	if n >= maxCounted {
+		return fmt.Sprintf("more than %d", maxCounted)
+	}
+	return strconv.Itoa(n)
 }
 
 // interval fires at an interval from the end of the last run.
@@ -218,6 +234,7 @@ func (s *subject) condition(t *program.Trigger) {
 		}
 		if again {
 			m.Fired, m.Time = false, nil
+			s.dropEmpty(t)
 		}
 		return
 	}
@@ -239,15 +256,20 @@ func (s *subject) condition(t *program.Trigger) {
 		s.wake(due)
 	case s.busy(): // its end wakes
 	default:
-		if s.fire(t, v1alpha1.RunTrigger{}, strconv.FormatInt(m.Time.Unix(), 10)) != held {
-			s.note(t).Fired = true
+		switch s.fire(t, v1alpha1.RunTrigger{}, strconv.FormatInt(m.Count, 10)) {
+		case held:
+		case passed:
+			m.Fired = true
+		case fired:
+			m.Fired = true
+			m.Count++
 		}
 	}
 }
 
 // dropEmpty forgets a trigger that has nothing to remember.
 func (s *subject) dropEmpty(t *program.Trigger) {
-	if m := s.of(t); m != nil && m.Time == nil && !m.Fired && m.Hash == "" {
+	if m := s.of(t); m != nil && m.Time == nil && !m.Fired && m.Hash == "" && m.Count == 0 {
 		s.forget(t)
 	}
 }
@@ -280,8 +302,13 @@ func (s *subject) watched(t *program.Trigger) {
 		i := operation.InstanceOf(object)
 		rt.Object = &v1alpha1.RunObject{APIVersion: i.APIVersion, Kind: i.Kind, Namespace: i.Namespace, Name: i.Name, UID: string(i.UID)}
 	}
-	if s.fire(t, rt, m.Hash+" "+hash) != held {
-		s.note(t).Hash = hash
+	switch s.fire(t, rt, fmt.Sprintf("%d %s", m.Count, hash)) {
+	case held:
+	case passed:
+		m.Hash = hash
+	case fired:
+		m.Hash = hash
+		m.Count++
 	}
 }
 
