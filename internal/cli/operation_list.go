@@ -50,25 +50,9 @@ func (o *listOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	kinds := make([]*operationKind, 0, len(c.kinds))
-	target := ""
-	if len(args) == 1 {
-		name, instance, ok := splitArgument(args[0])
-		if !ok && strings.Contains(args[0], "/") {
-			return usagef("%q is neither KIND nor KIND/NAME", args[0])
-		}
-		k, isRun, err := c.kind(name)
-		if err != nil {
-			return err
-		}
-		if isRun && instance != "" {
-			return usagef("%s is a run: libretto operation describe %s", args[0], args[0])
-		}
-		kinds, target = append(kinds, k), instance
-	} else {
-		for i := range c.kinds {
-			kinds = append(kinds, &c.kinds[i])
-		}
+	kinds, target, err := c.selected(args)
+	if err != nil {
+		return err
 	}
 	if o.operation != "" && len(kinds) == 1 {
 		if err := kinds[0].has(o.operation); err != nil {
@@ -90,6 +74,28 @@ func (o *listOptions) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return o.print(cmd, runs, len(kinds) > 1)
+}
+
+// selected returns the kinds whose runs are asked for, and the instance; empty: all.
+func (c *operationClient) selected(args []string) (kinds []*operationKind, target string, err error) {
+	if len(args) == 0 {
+		for i := range c.kinds {
+			kinds = append(kinds, &c.kinds[i])
+		}
+		return kinds, "", nil
+	}
+	name, instance, ok := splitArgument(args[0])
+	if !ok && strings.Contains(args[0], "/") {
+		return nil, "", usagef("%q is neither KIND nor KIND/NAME", args[0])
+	}
+	k, isRun, err := c.kind(name)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case isRun && instance != "":
+		return nil, "", usagef("%s is a run: libretto operation describe %s", args[0], args[0])
+	}
+	return []*operationKind{k}, instance, nil
 }
 
 // list reads the runs that pass, the newest first.

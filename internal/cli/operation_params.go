@@ -181,6 +181,25 @@ func paramValue(s *apiextensionsv1.JSONSchemaProps, text string) (any, error) {
 	return value, nil
 }
 
+// notAmong says that a text is none of the possible ones; empty: it is, or anything is possible.
+func notAmong(p *apiextensionsv1.JSONSchemaProps, name string, value any) string {
+	text, isText := value.(string)
+	if !isText || len(p.Enum) == 0 {
+		return ""
+	}
+	var words []string
+	for _, e := range p.Enum {
+		var word string
+		if json.Unmarshal(e.Raw, &word) == nil {
+			words = append(words, word)
+		}
+	}
+	if slices.Contains(words, text) {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("parameter %s: %q is not one of %s; %s", name, text, strings.Join(words, ", "), diag.DidYouMean(text, words)))
+}
+
 // checkParams finds parameters that are missing or unknown, and values that are not among the possible ones. The API server
 // checks all else.
 func checkParams(s *apiextensionsv1.JSONSchemaProps, params map[string]any) []string {
@@ -191,18 +210,8 @@ func checkParams(s *apiextensionsv1.JSONSchemaProps, params map[string]any) []st
 			faults = append(faults, unknownParam(s, name).Error())
 			continue
 		}
-		if text, isText := params[name].(string); isText && len(p.Enum) > 0 {
-			var words []string
-			for _, e := range p.Enum {
-				var word string
-				if json.Unmarshal(e.Raw, &word) == nil {
-					words = append(words, word)
-				}
-			}
-			if !slices.Contains(words, text) {
-				faults = append(faults, strings.TrimSpace(fmt.Sprintf("parameter %s: %q is not one of %s; %s", name, text, strings.Join(words, ", "),
-					diag.DidYouMean(text, words))))
-			}
+		if fault := notAmong(p, name, params[name]); fault != "" {
+			faults = append(faults, fault)
 		}
 	}
 	for _, name := range s.Required {

@@ -183,6 +183,14 @@ func describeRun(r *operation.Run) string {
 	return text
 }
 
+// beganBy says what began a run.
+func beganBy(r *operation.Run) string {
+	if r.Spec.Trigger == nil {
+		return string(v1alpha1.TriggerTypeManual)
+	}
+	return string(r.Spec.Trigger.Type)
+}
+
 func (w *world) expectRun(path string, want *ExpectRun, got *operation.Run) []Difference {
 	var out []Difference
 	differ := func(field, want, got, hint string) {
@@ -204,11 +212,7 @@ func (w *world) expectRun(path string, want *ExpectRun, got *operation.Run) []Di
 		differ("instance", want.Instance, got.Spec.Target, "")
 	}
 	if want.Trigger != "" {
-		why := string(v1alpha1.TriggerTypeManual)
-		if got.Spec.Trigger != nil {
-			why = string(got.Spec.Trigger.Type)
-		}
-		differ("trigger", want.Trigger, why, "")
+		differ("trigger", want.Trigger, beganBy(got), "")
 	}
 	if want.Step != "" {
 		differ("step", want.Step, st.Step, "")
