@@ -15,6 +15,7 @@ import (
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/internal/apply"
 	"github.com/libretto-dev/libretto/internal/engine"
+	"github.com/libretto-dev/libretto/internal/expr"
 	"github.com/libretto-dev/libretto/internal/operation"
 	"github.com/libretto-dev/libretto/internal/program"
 	"github.com/libretto-dev/libretto/internal/runner"
@@ -25,6 +26,9 @@ import (
 
 // terminatingTimeout is how long a Delete run may take in a namespace that is being deleted: what it would wait for goes too.
 const terminatingTimeout = time.Minute
+
+// againForValues is when a Delete run that waits for a value is looked at again, if nothing wakes it before.
+const againForValues = 10 * time.Second
 
 // lastOperations runs the operations of event: Delete, before what the instance stands for is removed. It tells whether they
 // have come to their end; until then after is when to look again.
@@ -37,6 +41,9 @@ func (s *scope) lastOperations(ctx context.Context) (done bool, after time.Durat
 		s.watchExternals(refs)
 	}
 	if len(s.was.Deletion) > 0 {
+		if s.run.Set().OperationState().HasSynced {
+			s.readRuns()
+		}
 		return s.runWithoutObjects(ctx)
 	}
 	if !s.readRuns() {
@@ -64,11 +71,16 @@ func (s *scope) lastOperations(ctx context.Context) (done bool, after time.Durat
 	for _, p := range out.Problems {
 		return s.cannotRun(evaluationProblem("", fmt.Errorf("operation %s: %w", p.Operation, p.Err)))
 	}
+	if err := s.awaited(); err != nil {
+		if s.sinceDeletion() < abandonAfter {
+			s.problem(evaluationProblem("", err))
+			return false, againForValues, nil
+		}
+		s.recordOnce(v1alpha1.ReasonAbandoned, "it was not run, for a value that did not come: "+err.Error())
+	}
 	done = true
 	for _, op := range s.program.Operations {
-		newest := newestRun(s.operations.runs, func(r *operation.Run) bool {
-			return r.Spec.Operation == op.Name && r.Spec.Trigger != nil && r.Spec.Trigger.Type == v1alpha1.TriggerTypeDelete
-		})
+		newest := s.deleteRun(op)
 		if newest != nil && !s.ended(op, newest.Status, s.failedRun(op, newest)) {
 			done = false
 		}
@@ -95,7 +107,7 @@ func (s *scope) ended(op *program.Operation, st v1alpha1.OperationRunStatus, fai
 
 // cannotRun holds the instance because a Delete run could not be begun: for a lack of rights at most abandonAfter.
 func (s *scope) cannotRun(p problem) (bool, time.Duration, error) {
-	waited := s.run.Clock().Since(s.obj.DeletionTimestamp.Time)
+	waited := s.sinceDeletion()
 	if len(p.denied) == 0 && p.reason != v1alpha1.ReasonImpersonationDenied && p.reason != v1alpha1.ReasonForbidden && p.reason != v1alpha1.ReasonKindNotFound {
 		s.problem(p)
 		return false, retryAfter(s.failures()), nil
@@ -106,6 +118,43 @@ func (s *scope) cannotRun(p problem) (bool, time.Duration, error) {
 	}
 	s.recordOnce(v1alpha1.ReasonAbandoned, "the operations of event: Delete were not run: "+p.message)
 	return true, 0, nil
+}
+
+// sinceDeletion is how long this engine has had for the Delete runs.
+func (s *scope) sinceDeletion() time.Duration {
+	return min(s.run.Clock().Since(s.obj.DeletionTimestamp.Time), s.run.Clock().Since(s.run.Began()))
+}
+
+// awaited says which Delete run has not begun because a value is not there (yet): when the engine has just started, what it reads is
+// not known yet.
+func (s *scope) awaited() error {
+	eval := runner.NewEvaluator(s.run, s.program, s.obj)
+	for _, op := range s.program.Operations {
+		if s.deleteRun(op) != nil {
+			continue
+		}
+		for _, t := range op.Triggers {
+			if t.Type != v1alpha1.TriggerTypeDelete {
+				continue
+			}
+			yes, err := eval.Bool(t.When, nil)
+			if err == nil && yes {
+				_, err = eval.Template(t.Params, nil)
+			}
+			var pending *expr.PendingError
+			if errors.As(err, &pending) {
+				return fmt.Errorf("operation %s: %w", op.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// deleteRun is the Delete run of an operation; nil: there is none.
+func (s *scope) deleteRun(op *program.Operation) *operation.Run {
+	return newestRun(s.operations.runs, func(r *operation.Run) bool {
+		return r.Spec.Operation == op.Name && r.Spec.Trigger != nil && r.Spec.Trigger.Type == v1alpha1.TriggerTypeDelete
+	})
 }
 
 // runWithoutObjects runs the Delete operations in a namespace that is being deleted: it takes no new objects, so the runs are
@@ -120,6 +169,13 @@ func (s *scope) runWithoutObjects(ctx context.Context) (bool, time.Duration, err
 	done, after := true, time.Duration(0)
 	for _, op := range s.program.Operations {
 		if !op.On(v1alpha1.EventTriggerDelete) {
+			continue
+		}
+		if begun := s.deleteRun(op); begun != nil { // it has an object, made before the namespace was deleted
+			if !s.ended(op, begun.Status, s.failedRun(op, begun)) {
+				done = false
+				break
+			}
 			continue
 		}
 		ended, next, err := s.runWithoutObject(ctx, op)
@@ -189,17 +245,20 @@ func (s *scope) runWithoutObject(ctx context.Context, op *program.Operation) (en
 	return true, 0, nil
 }
 
+// note is a warning about a Delete run of an instance.
+type note struct {
+	req     engine.Request
+	uid     types.UID
+	message string
+}
+
 // recordOnce writes a warning about the instance, if this process has not written it yet. It is logged, too: a namespace that is
 // being deleted takes no events.
-func (s *scope) recordOnce(reason, note string) {
-	type key struct {
-		uid  types.UID
-		note string
-	}
-	if _, written := s.r.noted.LoadOrStore(key{s.obj.UID, note}, true); !written {
-		s.record(corev1.EventTypeWarning, reason, "Delete", note)
-		s.run.Log().Info("An operation of event: Delete did not do all that it says", "instance", s.req.String(), "reason", reason, "message", note)
-		s.run.Tell(engine.Event{Instance: s.r.ref(s.req), Action: engine.ActionFailed, Message: note})
+func (s *scope) recordOnce(reason, message string) {
+	if _, written := s.r.noted.LoadOrStore(note{s.req, s.obj.UID, message}, true); !written {
+		s.record(corev1.EventTypeWarning, reason, "Delete", message)
+		s.run.Log().Info("An operation of event: Delete did not do all that it says", "instance", s.req.String(), "reason", reason, "message", message)
+		s.run.Tell(engine.Event{Instance: s.r.ref(s.req), Action: engine.ActionFailed, Message: message})
 	}
 }
 

@@ -92,8 +92,10 @@ func (s *scope) evaluateTriggers(ctx context.Context) error {
 		problem.message = fmt.Sprintf("operation %s: trigger %d: %s", p.Operation, p.Trigger, problem.message)
 		s.problem(problem)
 	}
+	fired := true
 	for _, f := range out.Fire {
 		if err := s.fire(ctx, f); err != nil {
+			fired = false
 			if err := s.notFired(f.Operation, err); err != nil {
 				return err
 			}
@@ -111,7 +113,7 @@ func (s *scope) evaluateTriggers(ctx context.Context) error {
 		}
 		s.record(eventType, n.Reason, "Trigger", n.Message)
 	}
-	if out.Resumed {
+	if out.Resumed && fired {
 		s.r.resumed.Store(s.req, s.obj.UID)
 	}
 	return nil
@@ -142,6 +144,9 @@ func (s *scope) notFired(op *program.Operation, err error) error {
 		return err
 	}
 	s.problem(s.explain(p, err))
+	if s.was.Revision == "" {
+		s.operations.evaluated = false // the instance stays a new one, so that Create fires again
+	}
 	s.operations.memory = slices.DeleteFunc(s.operations.memory, func(m v1alpha1.OperationMemory) bool { return m.Name == op.Name })
 	for _, m := range s.was.Operations {
 		if m.Name == op.Name {
@@ -177,7 +182,7 @@ func (s *scope) retain(ctx context.Context) error {
 		mine := slices.DeleteFunc(slices.Clone(s.operations.runs), func(r *operation.Run) bool { return r.Spec.Operation != op.Name })
 		for _, name := range operation.Keep(s.run.Clock().Now(), mine, op.Retain) {
 			o := s.run.Set().Operation(s.req.Namespace, name)
-			if o == nil || o.Deleting() {
+			if o == nil || o.Deleting() || s.remembers(mine, name) {
 				continue
 			}
 			err := s.run.Writer().Delete(ctx, apply.Deletion{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID})
@@ -191,6 +196,13 @@ func (s *scope) retain(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// remembers tells whether a run is all that tells that it has been: of an instance of a foreign kind nothing else does.
+func (s *scope) remembers(runs []*operation.Run, name string) bool {
+	return s.program.CRD == nil && slices.ContainsFunc(runs, func(r *operation.Run) bool {
+		return r.Name == name && r.Spec.Trigger != nil && r.Spec.Trigger.Type == v1alpha1.TriggerTypeCreate
+	})
 }
 
 // sumUpRuns notes as problems those runs that belong to the life of the instance and have not come to a good end.

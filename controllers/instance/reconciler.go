@@ -27,7 +27,7 @@ type Reconciler struct {
 	// resumed are the UIDs of the instances for which the trigger Resume has been dealt with since the engine began.
 	resumed sync.Map // of types.UID by engine.Request
 	// noted are the warnings about Delete runs that have been written.
-	noted sync.Map
+	noted sync.Map // of note
 	// runner drives Delete runs that have no operation object.
 	runner *runner.Runner
 }
@@ -88,6 +88,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req engine.Request) (reconci
 func (r *Reconciler) gone(ctx context.Context, req engine.Request) (reconcile.Result, error) {
 	r.run.Set().WatchExternals(req, nil)
 	r.resumed.Delete(req)
+	r.noted.Range(func(k, _ any) bool {
+		if k.(note).req == req {
+			r.noted.Delete(k)
+		}
+		return true
+	})
 	if r.run.Forget(req) {
 		r.run.Tell(engine.Event{Instance: r.ref(req), Action: engine.ActionGone})
 	}

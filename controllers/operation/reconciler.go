@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"sync"
 	"time"
@@ -25,12 +26,19 @@ import (
 // operation objects.
 const targetPatience = 10 * time.Second
 
+// removalPause is how long an operation object that is being deleted waits before what it has made is removed: when its namespace is
+// being deleted, its instance follows within that time, and what it has made stays.
+const removalPause = 10 * time.Second
+
 // Reconciler works on the operation objects of one definition.
 type Reconciler struct {
 	run    *engine.Run
 	runner *runner.Runner
 	// seen are the UIDs of operation objects that were worked on, so that what is under way for one that is gone can be stopped.
 	seen sync.Map // of types.UID by engine.Request
+	// beginning is held, by the instance, while it is found out whether a run has its turn, until that is persisted: no two begin
+	// because each saw the other waiting.
+	beginning [64]sync.Mutex
 }
 
 // New returns a Reconciler for a run of the engine.
@@ -63,7 +71,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req engine.Request) (reconci
 		}
 		return reconcile.Result{}, nil
 	}
-	r.seen.Store(req, obj.UID)
+	if was, known := r.seen.Swap(req, obj.UID); known && was != obj.UID {
+		r.runner.Forget(was.(types.UID)) // of an earlier object of that name
+	}
 	entry, ok := r.run.Entry()
 	if !ok || entry.Program.OperationKind == nil {
 		return reconcile.Result{}, nil
@@ -77,6 +87,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req engine.Request) (reconci
 		r: r, run: r.run, req: req, obj: obj, entry: entry, parsed: parsed, woken: woken,
 		instance:  r.run.Set().Instance(req.Namespace, parsed.Spec.Target),
 		operation: entry.Program.Operation(parsed.Spec.Operation),
+	}
+	if of := obj.Labels[v1alpha1.LabelTarget]; s.instance != nil && of != "" && of != string(s.instance.UID) {
+		s.instance = nil // it is a later instance of that name
+	}
+	if s.instance == nil && (obj.Deleting() || begun(parsed)) && !r.run.Set().InstanceState().HasSynced {
+		return reconcile.Result{RequeueAfter: targetPatience}, nil // nobody knows yet whether it is gone; the watch wakes
 	}
 	if obj.Deleting() {
 		return s.remove(ctx)
@@ -92,8 +108,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, req engine.Request) (reconci
 	return s.advance(ctx, false)
 }
 
+func begun(r *operation.Run) bool {
+	return r.Status.State == v1alpha1.RunRunning || r.Status.State == v1alpha1.RunUndoing
+}
+
+// turnOf is the lock of the turns of an instance.
+func (r *Reconciler) turnOf(namespace, instance string) *sync.Mutex {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(namespace + "/" + instance))
+	return &r.beginning[h.Sum32()%uint32(len(r.beginning))]
+}
+
 // advance drives the run one step further.
 func (s *scope) advance(ctx context.Context, removing bool) (reconcile.Result, error) {
+	if operation.Waits(s.parsed) {
+		lock := s.r.turnOf(s.req.Namespace, s.parsed.Spec.Target)
+		lock.Lock()
+		defer lock.Unlock()
+	}
 	op := s.operation
 	turn := s.turn()
 	if op == nil {
@@ -221,6 +253,8 @@ func (s *scope) remove(ctx context.Context) (reconcile.Result, error) {
 	}
 	leaving := s.instance == nil || s.instance.Deleting()
 	switch {
+	case s.handledDeletion():
+		return reconcile.Result{}, nil // its end wakes
 	case !s.parsed.Status.State.Ended() && s.instance != nil:
 		// A Delete run goes on to its end, whoever has deleted its object: the garbage collector does, with the instance. Any other
 		// run is cancelled.
@@ -228,7 +262,39 @@ func (s *scope) remove(ctx context.Context) (reconcile.Result, error) {
 	case leaving || s.operation == nil || len(s.operation.OnRemove) == 0 || s.parsed.Status.State != v1alpha1.RunSucceeded:
 		return reconcile.Result{}, s.letGo(ctx)
 	}
+	if len(s.parsed.Status.Removal) == 0 { // what an instance that is gone has left behind must stay
+		if left := removalPause - s.run.Clock().Since(s.obj.DeletionTimestamp.Time); left > 0 {
+			return reconcile.Result{RequeueAfter: min(left, removalPause)}, nil
+		}
+		leaves, err := s.instanceLeaves(ctx)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if leaves {
+			return reconcile.Result{}, s.letGo(ctx)
+		}
+	}
 	return s.advance(ctx, true)
+}
+
+// handledDeletion tells whether this is a Delete run that has done its work, of an instance that has not gone yet. Without its
+// record the work would be done again.
+func (s *scope) handledDeletion() bool {
+	t, st := s.parsed.Spec.Trigger, s.parsed.Status.State
+	if t == nil || t.Type != v1alpha1.TriggerTypeDelete || s.instance == nil || !s.instance.Deleting() {
+		return false
+	}
+	return st == v1alpha1.RunSucceeded || st.Ended() && s.operation != nil && s.operation.OnFailure == v1alpha1.OperationFailureContinue
+}
+
+// instanceLeaves asks the API server whether the instance is gone, or going: the watch of instances may lag behind the watch of
+// operation objects.
+func (s *scope) instanceLeaves(ctx context.Context) (bool, error) {
+	live, err := s.run.Writer().Get(ctx, s.instance.Kind, s.instance.Namespace, s.instance.Name)
+	if err != nil {
+		return false, fmt.Errorf("cannot tell whether the instance is still there: %w", err)
+	}
+	return live == nil || live.GetUID() != s.instance.UID || live.GetDeletionTimestamp() != nil, nil
 }
 
 // letGo takes the finalizer off: with the identity of the definition, or, if that has lost the right, with Libretto's own.
