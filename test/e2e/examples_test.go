@@ -19,7 +19,8 @@ import (
 // errNone is for conditions of Eventually that have nothing more to say.
 var errNone = errors.New("not yet")
 
-// TestExampleFiles checks what needs no cluster: every example validates, and its rbac.yaml is what `libretto rbac` prints.
+// TestExampleFiles checks what needs no cluster: every example validates, its rbac.yaml is what `libretto rbac` prints,
+// and its tests pass.
 func TestExampleFiles(t *testing.T) {
 	dirs, err := filepath.Glob("../../examples/*/definition.yaml")
 	if err != nil || len(dirs) == 0 {
@@ -39,6 +40,9 @@ func TestExampleFiles(t *testing.T) {
 				if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
 					t.Error(err)
 				}
+			}
+			if _, err := os.Stat(filepath.Join(dir, "test.yaml")); err == nil {
+				libretto(t, "test", dir)
 			}
 		})
 	}
