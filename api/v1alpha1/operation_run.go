@@ -188,6 +188,9 @@ type StepStatus struct {
 	Items []ItemStatus `json:"items,omitempty"`
 	// Undo holds the undo steps.
 	Undo []StepStatus `json:"undo,omitempty"`
+	// Try of the run in which the step was begun whose outcome is not known, when a later one begins it again: it keeps the
+	// idempotency key of that one.
+	Try int32 `json:"try,omitempty"`
 }
 
 // ItemStatus tells how one item of a step with forEach stands.
@@ -197,6 +200,10 @@ type ItemStatus struct {
 	Message  string     `json:"message,omitempty"`
 	Output   *JSONValue `json:"output,omitempty"`
 	Attempts []Attempt  `json:"attempts,omitempty"`
+	// Undo holds the undo steps of the item.
+	Undo []StepStatus `json:"undo,omitempty"`
+	// Try as in StepStatus.
+	Try int32 `json:"try,omitempty"`
 }
 
 // Attempt is one attempt of a step. It is persisted before it acts.

@@ -71,7 +71,7 @@ type Operation struct {
 	// exclusive lets no other run for the same instance go on beside it.
 	// +optional
 	Exclusive *bool `json:"exclusive,omitempty"`
-	// priority: of the runs that wait for their turn, the highest begins first. Default 0.
+	// priority says which of the runs that wait for their turn begins first: the highest. Default 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1000
 	// +kubebuilder:validation:Maximum=1000
@@ -182,7 +182,7 @@ type Trigger struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Every *string `json:"every,omitempty"`
-	// idle: every fires only when the spec of the instance has not changed for so long.
+	// idle lets every fire only when the spec of the instance has not changed for so long.
 	// +optional
 	Idle Duration `json:"idle,omitempty"`
 	// initialDelay is how long after the creation of the instance every fires first. Default: the interval.

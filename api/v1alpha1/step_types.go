@@ -79,10 +79,9 @@ type CleanupStep struct {
 	// backoff is the pause between attempts.
 	// +optional
 	Backoff *Backoff `json:"backoff,omitempty"`
-	// onUnknown says what to do when nobody knows whether the step has had its effect. Default: Retry; a step that takes something
-	// back should bear being repeated.
+	// onUnknown says what to do when nobody knows whether the step has had its effect. Retry (the default: a step that takes
+	// something back should bear being repeated) or Fail; Verify is not possible here.
 	// +optional
-	// +kubebuilder:validation:Enum=Retry;Fail
 	OnUnknown UnknownPolicy `json:"onUnknown,omitempty"`
 
 	Action `json:",inline"`

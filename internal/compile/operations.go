@@ -116,7 +116,7 @@ func (o *operationCompiler) compile() {
 		}
 	}
 	o.columns()
-	op.OnRemove = o.cleanup(s.OnRemove, o.path+".onRemove", true)
+	op.OnRemove = o.cleanup(s.OnRemove, o.path+".onRemove", o.env, true)
 	o.hints(before)
 	old := oldFields(op)
 	for _, t := range op.Triggers {

@@ -15,13 +15,15 @@ import (
 func (o *operationCompiler) steps(in []v1alpha1.Step) []*program.Step {
 	names := o.stepNames(len(in), o.path+".steps", func(i int) (v1alpha1.Name, *v1alpha1.Action) { return in[i].Name, &in[i].Action })
 	var out []*program.Step
+	envs := make([]*expr.Env, len(in))
 	for i := range in {
 		path := diag.Index(o.path+".steps", i)
-		out = append(out, o.step(&in[i], names[i], path))
+		step, env := o.step(&in[i], names[i], path)
+		out, envs[i] = append(out, step), env
 		o.before = append(o.before, names[i])
 	}
-	for i := range in { // undo steps may read what all steps yield
-		out[i].Undo = o.cleanup(in[i].Undo, diag.Index(o.path+".steps", i)+".undo", false)
+	for i := range in { // undo steps may read what all steps yield; those of a forEach are done for each item
+		out[i].Undo = o.cleanup(in[i].Undo, diag.Index(o.path+".steps", i)+".undo", envs[i], false)
 	}
 	return out
 }
@@ -82,7 +84,7 @@ func actions(a *v1alpha1.Action) []namedAction {
 	}
 }
 
-func (o *operationCompiler) step(s *v1alpha1.Step, name, path string) *program.Step {
+func (o *operationCompiler) step(s *v1alpha1.Step, name, path string) (*program.Step, *expr.Env) {
 	out := &program.Step{
 		Name: name, Timeout: o.duration(s.Timeout, path+".timeout", 0), Retries: defaultRetries,
 		OnFailure: cmp.Or(s.OnFailure, v1alpha1.StepFailureFail), OnUnknown: s.OnUnknown, Parallel: 1,
@@ -122,7 +124,7 @@ func (o *operationCompiler) step(s *v1alpha1.Step, name, path string) *program.S
 			out.Output = o.templateRead(value, nil, path+".output", o.extended(env, path, program.VarResult))
 		}
 	}
-	return out
+	return out, env
 }
 
 func (o *operationCompiler) backoff(out *program.Step, b *v1alpha1.Backoff, job bool, path string) {
@@ -195,7 +197,7 @@ func (o *operationCompiler) hasUndo() bool {
 }
 
 // cleanup compiles undo steps, or those of onRemove.
-func (o *operationCompiler) cleanup(in []v1alpha1.CleanupStep, path string, removing bool) []*program.Step {
+func (o *operationCompiler) cleanup(in []v1alpha1.CleanupStep, path string, env *expr.Env, removing bool) []*program.Step {
 	names := o.stepNames(len(in), path, func(i int) (v1alpha1.Name, *v1alpha1.Action) { return in[i].Name, &in[i].Action })
 	var out []*program.Step
 	for i := range in {
@@ -212,8 +214,8 @@ func (o *operationCompiler) cleanup(in []v1alpha1.CleanupStep, path string, remo
 			step.Retries = int(*s.Retries)
 		}
 		o.backoff(step, s.Backoff, s.Job != nil, at)
-		step.When = o.expressionAt(s.When, at+".when", o.env, expr.Bool)
-		o.action(&s.Action, step, at, o.env)
+		step.When = o.expressionAt(s.When, at+".when", env, expr.Bool)
+		o.action(&s.Action, step, at, env)
 		if removing && s.Run != nil {
 			o.add(diag.Diagnostic{Path: at + ".run", Message: "onRemove cannot run an operation: its record would outlive what it removes", Hint: "write its steps here"})
 		}

@@ -17,6 +17,9 @@ import (
 // keptAttempts is how many attempts of a step or item are kept.
 const keptAttempts = 10
 
+// sent is what is said of an attempt that was stopped and cannot tell.
+const sent = "it was under way, and nobody knows whether it had its effect"
+
 // grace is how long an attempt may take to notice that its time is over.
 const grace = 2 * time.Second
 
@@ -71,8 +74,7 @@ func (w *worker) attempt(u unit, verify bool, number int32) bool {
 		w.giveUp(u, "time is over")
 		return false
 	}
-	if m.run.Spec.Paused {
-		m.st.Reason, m.st.Message = ReasonPaused, "spec.paused is true"
+	if m.paused() {
 		m.wake(w.deadline)
 		return false
 	}
@@ -142,16 +144,20 @@ func (w *worker) ready(u unit) bool {
 
 // id of an attempt: unique among all runs, tries, steps, items and attempts.
 func (w *worker) id(u unit, number int32) string {
-	return fmt.Sprintf("%s.%d", w.key(u), number)
+	return fmt.Sprintf("%s.%d", w.keyIn(u, w.m.st.Tries), number)
 }
 
-// key of a unit, in this try of the run.
-func (w *worker) key(u unit) string {
-	id := fmt.Sprintf("%s.%d.%s%s", w.m.run.UID, w.m.st.Tries, w.prefix, w.step.Name)
+func (w *worker) keyIn(u unit, try int32) string {
+	id := fmt.Sprintf("%s.%d.%s%s", w.m.run.UID, try, w.prefix, w.step.Name)
 	if u.item >= 0 {
 		id += fmt.Sprintf(".%d", u.item)
 	}
 	return id
+}
+
+// key of a unit: the same for all attempts of a try of the run, and for those of a later try if it is not known what came of it.
+func (w *worker) key(u unit) string {
+	return w.keyIn(u, cmp.Or(u.try, w.m.st.Tries))
 }
 
 func (w *worker) start(u unit, a *v1alpha1.Attempt, resume bool) {
@@ -242,6 +248,15 @@ func (w *worker) look(u unit, a *v1alpha1.Attempt) bool {
 	return true
 }
 
+// notBegun tells whether this process was about to begin an attempt, and has not.
+func (w *worker) notBegun(a *v1alpha1.Attempt) bool {
+	if w.m.in.Known == nil {
+		return false
+	}
+	standing, _ := w.m.in.Known(a.ID)
+	return standing == NotBegun
+}
+
 // canLook tells whether the attempt can find out by itself what it has done. A request that may be repeated does not find out:
 // where the step says what to do when nobody knows, that is done.
 func (w *worker) canLook(a *v1alpha1.Attempt) bool {
@@ -259,6 +274,9 @@ func EachAttempt(st *v1alpha1.OperationRunStatus, f func(*v1alpha1.Attempt)) {
 			visitAttempts(s.Attempts, f)
 			for j := range s.Items {
 				visitAttempts(s.Items[j].Attempts, f)
+				for k := range s.Items[j].Undo {
+					visitAttempts(s.Items[j].Undo[k].Attempts, f)
+				}
 			}
 			for j := range s.Undo {
 				visitAttempts(s.Undo[j].Attempts, f)
@@ -291,20 +309,17 @@ func (m *machine) stopList(steps []*program.Step, list []v1alpha1.StepStatus, pr
 		if s == nil {
 			continue
 		}
-		w := m.worker(step, s, list, m.now, prefix)
+		w := m.worker(step, s, m.now, prefix)
 		if s.Items == nil {
-			w.stopUnit(unit{attempts: &s.Attempts, state: &s.State, message: &s.Message, item: -1}, why)
+			w.stopUnit(unitOf(s), why)
 		}
 		for i := range s.Items {
 			item := &s.Items[i]
-			u := unit{attempts: &item.Attempts, state: &item.State, message: &item.Message, item: i}
-			if item.Value != nil {
-				u.value = item.Value.Value
-			}
-			w.stopUnit(u, why)
+			w.stopUnit(unitOfItem(s, i), why)
 			if !item.State.Ended() {
 				item.State = v1alpha1.StepCancelled
 			}
+			m.stopList(step.Undo, item.Undo, fmt.Sprintf("%s%s.%d.undo.", prefix, step.Name, i), why)
 		}
 		m.stopList(step.Undo, s.Undo, prefix+step.Name+".undo.", why)
 	}
@@ -319,5 +334,11 @@ func (w *worker) stopUnit(u unit, why string) {
 		w.m.out.Stop = append(w.m.out.Stop, w.begun(u, a, true))
 		end := micro(w.m.now)
 		a.State, a.EndTime, a.Message = v1alpha1.StepCancelled, &end, bounded(why)
+		if !w.canLook(a) && !w.notBegun(a) {
+			a.Message = bounded(why + "; " + sent)
+			if !slices.Contains(w.m.uncertain, w.step.Name) {
+				w.m.uncertain = append(w.m.uncertain, w.step.Name)
+			}
+		}
 	}
 }

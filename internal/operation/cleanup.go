@@ -29,15 +29,10 @@ func (m *machine) undo() {
 			unknown = unknown || s.State == v1alpha1.StepUnknown && step.OnFailure != v1alpha1.StepFailureContinue
 			continue
 		}
-		if !m.list(step.Undo, &s.Undo, deadline, step.Name+".undo.") {
+		done, problem := m.undoStep(step, s, deadline)
+		if !done {
 			m.wake(deadline)
 			return
-		}
-		problem := ""
-		for j := range s.Undo {
-			if u := &s.Undo[j]; u.State == v1alpha1.StepFailed || u.State == v1alpha1.StepUnknown {
-				problem = fmt.Sprintf("; undoing step %s failed: %s", step.Name, u.Message)
-			}
 		}
 		if problem == "" {
 			s.State, undone = v1alpha1.StepUndone, true
@@ -56,7 +51,62 @@ func (m *machine) undo() {
 	if failed == "" && undone && state != v1alpha1.RunUnknown {
 		message += "; what was done has been undone"
 	}
-	m.end(state, m.st.Reason, message+failed)
+	reason := m.st.Reason
+	if failed != "" && state == v1alpha1.RunFailed {
+		reason = ReasonUndoFailed
+	}
+	m.end(state, reason, message+failed)
+}
+
+// undoStep takes back one step, or each of its items that may have had an effect, the latest first. It tells whether that has come
+// to its end, and what went wrong.
+func (m *machine) undoStep(step *program.Step, s *v1alpha1.StepStatus, deadline time.Time) (done bool, problem string) {
+	if step.ForEach == nil {
+		if !m.list(step.Undo, &s.Undo, deadline, step.Name+".undo.", nil) {
+			return false, ""
+		}
+		return true, undoProblem(step.Name, s.Undo)
+	}
+	for i := len(s.Items) - 1; i >= 0; i-- {
+		item := &s.Items[i]
+		if item.State == v1alpha1.StepUndone || !itemMayHaveHadEffect(item) {
+			continue
+		}
+		bind := func(vars map[string]any) {
+			about := map[string]any{"state": string(item.State)}
+			if item.Output != nil {
+				about["output"] = item.Output.Value
+			}
+			if steps, ok := vars[program.VarSteps].(map[string]any); ok {
+				steps[step.Name] = about
+			}
+			if item.Value != nil {
+				vars[step.ForEach.Var] = item.Value.Value
+			}
+		}
+		if !m.list(step.Undo, &item.Undo, deadline, fmt.Sprintf("%s.%d.undo.", step.Name, i), bind) {
+			return false, ""
+		}
+		if why := undoProblem(fmt.Sprintf("%s, item %d,", step.Name, i), item.Undo); why != "" {
+			problem = why
+		} else {
+			item.State = v1alpha1.StepUndone
+		}
+	}
+	return true, problem
+}
+
+func undoProblem(what string, undo []v1alpha1.StepStatus) string {
+	for i := range undo {
+		if u := &undo[i]; u.State == v1alpha1.StepFailed || u.State == v1alpha1.StepUnknown {
+			return fmt.Sprintf("; undoing step %s failed: %s", what, u.Message)
+		}
+	}
+	return ""
+}
+
+func itemMayHaveHadEffect(item *v1alpha1.ItemStatus) bool {
+	return item.State == v1alpha1.StepSucceeded || item.State == v1alpha1.StepUnknown || attemptsMayHaveHadEffect(item.Attempts)
 }
 
 // mayHaveHadEffect: it had it, or was under way when it was cancelled, or nobody knows; or one of its items.
@@ -69,8 +119,7 @@ func mayHaveHadEffect(s *v1alpha1.StepStatus) bool {
 	case v1alpha1.StepPending, v1alpha1.StepRunning, v1alpha1.StepFailed, v1alpha1.StepCancelled:
 	}
 	for i := range s.Items {
-		item := &s.Items[i]
-		if item.State == v1alpha1.StepSucceeded || item.State == v1alpha1.StepUnknown || attemptsMayHaveHadEffect(item.Attempts) {
+		if itemMayHaveHadEffect(&s.Items[i]) {
 			return true
 		}
 	}
@@ -95,7 +144,7 @@ func attemptsMayHaveHadEffect(attempts []v1alpha1.Attempt) bool {
 
 // list does cleanup steps one after the other; a failed one does not keep the next from being done. It tells whether all have
 // ended.
-func (m *machine) list(steps []*program.Step, list *[]v1alpha1.StepStatus, deadline time.Time, prefix string) bool {
+func (m *machine) list(steps []*program.Step, list *[]v1alpha1.StepStatus, deadline time.Time, prefix string, bind func(map[string]any)) bool {
 	for _, step := range steps {
 		s := find(*list, step.Name)
 		if s == nil {
@@ -105,7 +154,8 @@ func (m *machine) list(steps []*program.Step, list *[]v1alpha1.StepStatus, deadl
 		if s.State.Ended() {
 			continue
 		}
-		if w := m.worker(step, s, m.st.Steps, deadline, prefix); !w.advance() {
+		w := m.worker(step, s, deadline, prefix)
+		if w.bind = bind; !w.advance() {
 			return false
 		}
 	}
@@ -120,7 +170,7 @@ func (m *machine) remove() {
 	}
 	m.removing = true
 	m.rewind()
-	m.out.Removed = m.list(m.op.OnRemove, &m.st.Removal, m.now.Add(forever), "remove.")
+	m.out.Removed = m.list(m.op.OnRemove, &m.st.Removal, m.now.Add(forever), "remove.", nil)
 	if s := m.removal(); s != nil {
 		m.st.Reason = ReasonRemovalFailed
 		m.st.Message = bounded(fmt.Sprintf("onRemove: step %s: %s; it is tried again", s.Name, s.Message))

@@ -1,9 +1,11 @@
 package operation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
@@ -26,6 +28,8 @@ type machine struct {
 	closing bool
 	// removing: steps of onRemove are done, until they succeed.
 	removing bool
+	// uncertain are the steps that were stopped, and of which nobody knows whether they had their effect.
+	uncertain []string
 }
 
 // Decide computes what is to be done next for a run.
@@ -78,8 +82,7 @@ func (m *machine) decide() {
 // mayBegin tells whether a pending run has its turn.
 func (m *machine) mayBegin() bool {
 	switch {
-	case m.run.Spec.Paused:
-		m.st.Reason, m.st.Message = ReasonPaused, "spec.paused is true"
+	case m.paused():
 		return false
 	case !m.in.Turn.Begin:
 		m.st.Reason, m.st.Message = m.in.Turn.Reason, bounded(m.in.Turn.Message)
@@ -87,6 +90,18 @@ func (m *machine) mayBegin() bool {
 			m.st.Reason = ReasonWaitsForTurn
 		}
 		return false
+	}
+	return true
+}
+
+// paused tells whether nothing may begin because a user said so. Why a run is undone is kept; and one that is to end does not
+// wait for anybody.
+func (m *machine) paused() bool {
+	if !m.run.Spec.Paused || m.cancelled() != "" {
+		return false
+	}
+	if m.st.State != v1alpha1.RunUndoing {
+		m.st.Reason, m.st.Message = ReasonPaused, "spec.paused is true"
 	}
 	return true
 }
@@ -110,9 +125,14 @@ func (m *machine) retried() {
 	if r.From != "" {
 		from = m.index(r.From)
 		if from < 0 {
-			m.st.Reason, m.st.Message = ReasonRetryRefused, bounded(fmt.Sprintf("spec.retry.from: operation %s has no step %q", m.op.Name, r.From))
-			m.st.Retry = r.ID
+			m.refuse(fmt.Sprintf("operation %s has no step %q", m.op.Name, r.From))
 			return
+		}
+		for _, s := range m.op.Steps[:from] {
+			if old := m.status(s.Name); old != nil && old.State == v1alpha1.StepUndone {
+				m.refuse(fmt.Sprintf("step %s has been undone; begin with it", s.Name))
+				return
+			}
 		}
 	} else {
 		for from < len(m.op.Steps) && m.settled(m.op.Steps[from].Name) {
@@ -129,9 +149,51 @@ func (m *machine) retried() {
 		at := micro(m.now)
 		kept = append(kept, v1alpha1.StepStatus{Name: s.Name, State: v1alpha1.StepSkipped, EndTime: &at, Message: "left out: the run was begun again at " + r.From})
 	}
+	if from < len(m.op.Steps) {
+		if old := m.status(m.op.Steps[from].Name); old != nil {
+			if again, ok := m.resumed(m.op.Steps[from], old); ok {
+				kept = append(kept, again)
+			}
+		}
+	}
 	m.st.Steps, m.st.Output = kept, nil
 	m.st.State, m.st.Reason, m.st.Message, m.st.CompletionTime, m.st.Duration = v1alpha1.RunPending, "", "", nil, ""
 	m.st.Program = m.op.Hash
+}
+
+// refuse says why a retry is not obeyed, beside how the run ended.
+func (m *machine) refuse(why string) {
+	const mark = " (spec.retry was refused: "
+	message, _, _ := strings.Cut(m.st.Message, mark)
+	m.st.Retry, m.st.Message = m.run.Spec.Retry.ID, bounded(message+mark+why+")")
+}
+
+// resumed is a step that is begun again with something to keep: its items that have had their effect, and the idempotency key of
+// what nobody knows the outcome of.
+func (m *machine) resumed(step *program.Step, old *v1alpha1.StepStatus) (v1alpha1.StepStatus, bool) {
+	out := v1alpha1.StepStatus{Name: old.Name, State: v1alpha1.StepPending}
+	if old.State == v1alpha1.StepSucceeded || old.State == v1alpha1.StepUndone {
+		return out, false
+	}
+	if step.ForEach == nil {
+		if attemptsMayHaveHadEffect(old.Attempts) {
+			out.Try = cmp.Or(old.Try, m.st.Tries)
+		}
+		return out, out.Try > 0
+	}
+	for i := range old.Items {
+		item := old.Items[i]
+		if item.State == v1alpha1.StepSucceeded {
+			out.Items = append(out.Items, item)
+			continue
+		}
+		again := v1alpha1.ItemStatus{Value: item.Value, State: v1alpha1.StepPending}
+		if item.State != v1alpha1.StepUndone && attemptsMayHaveHadEffect(item.Attempts) {
+			again.Try = cmp.Or(item.Try, m.st.Tries)
+		}
+		out.Items = append(out.Items, again)
+	}
+	return out, len(out.Items) > 0
 }
 
 // Waits tells whether a run waits for its turn: it has not begun, or is to begin again.
@@ -204,6 +266,7 @@ func (m *machine) cancel(why string) {
 		return
 	}
 	m.halt(why)
+	why += m.uncertainty()
 	undo := false
 	for i := range m.st.Steps {
 		s := &m.st.Steps[i]
@@ -221,6 +284,14 @@ func (m *machine) cancel(why string) {
 	m.end(v1alpha1.RunCancelled, ReasonCancelled, why)
 }
 
+// uncertainty names the steps that were stopped of which nobody knows whether they had their effect.
+func (m *machine) uncertainty() string {
+	if len(m.uncertain) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; step %s was under way, and nobody knows whether it had its effect", strings.Join(m.uncertain, ", "))
+}
+
 // halt stops what is under way, and ends the steps that have not ended.
 func (m *machine) halt(why string) {
 	m.out.Start = nil
@@ -228,7 +299,11 @@ func (m *machine) halt(why string) {
 	for i := range m.st.Steps {
 		s := &m.st.Steps[i]
 		if !s.State.Ended() {
-			m.endStep(s, v1alpha1.StepCancelled, why)
+			message := why
+			if slices.Contains(m.uncertain, s.Name) {
+				message += "; " + sent
+			}
+			m.endStep(s, v1alpha1.StepCancelled, message)
 		}
 		for j := range s.Undo {
 			if u := &s.Undo[j]; !u.State.Ended() {
@@ -248,7 +323,8 @@ func (m *machine) changed() bool {
 		return false
 	}
 	m.halt("the operation changed")
-	m.end(v1alpha1.RunFailed, ReasonDefinitionChanged, "the definition of the operation changed while the run was under way; retry it to run the operation as it is now")
+	m.end(v1alpha1.RunFailed, ReasonDefinitionChanged, "the definition of the operation changed while the run was under way"+m.uncertainty()+
+		"; retry it to run the operation as it is now")
 	return true
 }
 
@@ -269,15 +345,14 @@ func (m *machine) proceed() {
 				m.end(v1alpha1.RunFailed, ReasonTimeout, fmt.Sprintf("the run did not end within %s", m.op.Timeout))
 				return
 			}
-			if m.run.Spec.Paused {
-				m.st.Reason, m.st.Message = ReasonPaused, "spec.paused is true"
+			if m.paused() {
 				m.wake(deadline)
 				return
 			}
 			m.st.Steps = append(m.st.Steps, v1alpha1.StepStatus{Name: step.Name, State: v1alpha1.StepPending})
 			s = &m.st.Steps[len(m.st.Steps)-1]
 		}
-		w := m.worker(step, s, m.st.Steps, deadline, "")
+		w := m.worker(step, s, deadline, "")
 		if !w.advance() {
 			m.wake(deadline)
 			return

@@ -361,7 +361,7 @@ func TestDecideRetryByUser(t *testing.T) {
 	s.begins("uid.2.a.1")
 	s = fail("z")
 	s.begins()
-	s.is(v1alpha1.RunUnknown, ReasonRetryRefused)
+	s.is(v1alpha1.RunUnknown, ReasonOutcomeUnknown)
 	if s.decide(); s.last.Changed {
 		t.Fatal("a refused retry is refused again")
 	}

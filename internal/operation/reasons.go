@@ -10,14 +10,14 @@ const (
 	ReasonPaused = "Paused"
 	// ReasonWaitsForValue: an expression reads a value that is not there yet.
 	ReasonWaitsForValue = "WaitsForValue"
-	// ReasonRetryRefused: spec.retry cannot be obeyed.
-	ReasonRetryRefused = "RetryRefused"
 	// ReasonSucceeded: all steps are done.
 	ReasonSucceeded = "Succeeded"
 	// ReasonStepFailed: a step failed.
 	ReasonStepFailed = "StepFailed"
 	// ReasonOutcomeUnknown: nobody knows whether a step had its effect.
 	ReasonOutcomeUnknown = "OutcomeUnknown"
+	// ReasonUndoFailed: a step failed, and so did one that was to undo what was done.
+	ReasonUndoFailed = "UndoFailed"
 	// ReasonOutputFailed: the output could not be computed.
 	ReasonOutputFailed = "OutputFailed"
 	// ReasonTimeout: the time of the operation is over.

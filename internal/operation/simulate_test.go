@@ -202,6 +202,7 @@ func eachAttempt(steps []v1alpha1.StepStatus, f func(v1alpha1.Attempt)) {
 			for _, a := range item.Attempts {
 				f(a)
 			}
+			eachAttempt(item.Undo, f)
 		}
 		eachAttempt(s.Undo, f)
 	}
@@ -218,7 +219,11 @@ func (w *world) note(steps []v1alpha1.StepStatus) {
 			w.noteOver(item.State, item.Attempts)
 		}
 		if s.State.Ended() {
-			eachAttempt([]v1alpha1.StepStatus{{Attempts: s.Attempts, Items: s.Items}}, func(a v1alpha1.Attempt) {
+			own := v1alpha1.StepStatus{Attempts: s.Attempts}
+			for _, item := range s.Items {
+				own.Items = append(own.Items, v1alpha1.ItemStatus{Attempts: item.Attempts}) // its undo steps come later
+			}
+			eachAttempt([]v1alpha1.StepStatus{own}, func(a v1alpha1.Attempt) {
 				if a.State == v1alpha1.StepRunning {
 					w.fatalf("step %s has ended, and attempt %s goes on", s.Name, a.ID)
 				}
@@ -226,6 +231,12 @@ func (w *world) note(steps []v1alpha1.StepStatus) {
 		}
 	}
 	eachAttempt(steps, func(a v1alpha1.Attempt) { w.persisted[a.ID] = true })
+}
+
+// doing is what is done in a try of the run: the ID without the number. The idempotency key may be that of a try before.
+func doing(s Start) string {
+	id, _, _ := strings.Cut(s.Attempt.ID, ".v")
+	return id[:strings.LastIndex(id, ".")]
 }
 
 // noteOver notes that nothing more may be begun of a step or item that has ended.
@@ -250,7 +261,7 @@ func (w *world) start(s Start) {
 	if !w.persisted[id] {
 		w.fatalf("attempt %s is not persisted", id)
 	}
-	if w.over[s.Key] {
+	if w.over[doing(s)] {
 		w.fatalf("attempt %s of what has ended", id)
 	}
 	if _, ok := w.active[id]; ok {
@@ -268,13 +279,13 @@ func (w *world) start(s Start) {
 
 // act has the effect of an attempt. An action that knows finds what it did before.
 func (w *world) act(s Start) {
-	if s.Attempt.Verify || s.Action.Knows() && w.effects[s.Key] > 0 {
+	if s.Attempt.Verify || s.Action.Knows() && w.effects[doing(s)] > 0 {
 		return
 	}
-	w.effects[s.Key]++
+	w.effects[doing(s)]++
 	policy := s.Step.OnUnknown
-	if w.effects[s.Key] > 1 && policy != v1alpha1.UnknownPolicyRetry {
-		w.fatalf("attempt %s: the effect of %s is had %d times, policy %q", s.Attempt.ID, s.Key, w.effects[s.Key], policy)
+	if w.effects[doing(s)] > 1 && policy != v1alpha1.UnknownPolicyRetry {
+		w.fatalf("attempt %s: the effect of %s is had %d times, policy %q", s.Attempt.ID, doing(s), w.effects[doing(s)], policy)
 	}
 }
 
@@ -321,7 +332,7 @@ func (w *world) result(s Start) Result {
 		switch {
 		case !w.fair && w.chance(20):
 			return Result{Outcome: Failed, Message: "cannot ask"}
-		case w.effects[s.Key] > 0:
+		case w.effects[doing(s)] > 0:
 			return Result{Outcome: Succeeded, Result: map[string]any{"exitCode": 0}}
 		}
 		return Result{Outcome: FailedForGood, Result: map[string]any{"exitCode": 1}, Message: "exit code 1"}

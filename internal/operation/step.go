@@ -18,6 +18,8 @@ type worker struct {
 	deadline time.Time
 	// prefix of the step's name in IDs.
 	prefix string
+	// bind adds to the variables that the step sees; nil: nothing.
+	bind func(vars map[string]any)
 }
 
 // unit is what is attempted: a step, or one item of it.
@@ -29,9 +31,26 @@ type unit struct {
 	// item is the index of the item; -1: none.
 	item  int
 	value any
+	// try of the run whose idempotency key is kept; 0: the present one.
+	try int32
 }
 
-func (m *machine) worker(step *program.Step, s *v1alpha1.StepStatus, _ []v1alpha1.StepStatus, deadline time.Time, prefix string) *worker {
+// unitOf is the step as a whole.
+func unitOf(s *v1alpha1.StepStatus) unit {
+	return unit{attempts: &s.Attempts, state: &s.State, message: &s.Message, output: &s.Output, item: -1, try: s.Try}
+}
+
+// unitOfItem is an item of a step.
+func unitOfItem(s *v1alpha1.StepStatus, i int) unit {
+	item := &s.Items[i]
+	u := unit{attempts: &item.Attempts, state: &item.State, message: &item.Message, output: &item.Output, item: i, try: item.Try}
+	if item.Value != nil {
+		u.value = item.Value.Value
+	}
+	return u
+}
+
+func (m *machine) worker(step *program.Step, s *v1alpha1.StepStatus, deadline time.Time, prefix string) *worker {
 	return &worker{m: m, step: step, s: s, deadline: deadline, prefix: prefix}
 }
 
@@ -47,8 +66,7 @@ func (w *worker) advance() bool {
 		return true
 	}
 	if w.step.ForEach == nil {
-		u := unit{attempts: &w.s.Attempts, state: &w.s.State, message: &w.s.Message, output: &w.s.Output, item: -1}
-		if !w.try(u) {
+		if !w.try(unitOf(w.s)) {
 			return false
 		}
 		w.m.endStep(w.s, w.s.State, w.s.Message)
@@ -70,7 +88,7 @@ func (w *worker) enter() bool {
 		m.endStep(w.s, v1alpha1.StepSkipped, "")
 		return false
 	}
-	if w.step.ForEach != nil {
+	if w.step.ForEach != nil && w.s.Items == nil { // a retry goes on with the items that there were
 		values, err := m.in.Eval.Items(w.step.ForEach, MaxItems, vars)
 		if err != nil {
 			w.unready("", err)
@@ -130,11 +148,7 @@ func (w *worker) items() bool {
 			item.State = v1alpha1.StepRunning
 			running++
 		}
-		u := unit{attempts: &item.Attempts, state: &item.State, message: &item.Message, output: &item.Output, item: i}
-		if item.Value != nil {
-			u.value = item.Value.Value
-		}
-		if w.try(u) {
+		if w.try(unitOfItem(w.s, i)) {
 			running--
 			failed = failed || item.State != v1alpha1.StepSucceeded
 		}
@@ -194,6 +208,9 @@ func (w *worker) vars(item int, value any) map[string]any {
 	vars := Vars(w.m.op, w.m.withStatus())
 	if item >= 0 && w.step.ForEach != nil {
 		vars[w.step.ForEach.Var] = value
+	}
+	if w.bind != nil {
+		w.bind(vars)
 	}
 	return vars
 }

@@ -75,7 +75,19 @@ func (t *turns) queue(waiting []*Run) []*Run {
 	return waiting
 }
 
-func older(a, b *Run) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name)) }
+func older(a, b *Run) int { return Older(a, b) }
+
+// Older compares two runs by age. Of two that were made in the same second, it is the one of the older generation of the instance.
+func Older(a, b *Run) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(generation(a), generation(b)), cmp.Compare(a.Name, b.Name))
+}
+
+func generation(r *Run) int64 {
+	if r.Spec.Trigger == nil {
+		return 0
+	}
+	return r.Spec.Trigger.Generation
+}
 
 // depth is 1 for a run that a step of another began that is under way.
 func (t *turns) depth(r *Run) int {
