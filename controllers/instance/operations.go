@@ -227,7 +227,7 @@ func (s *scope) sumUpRuns() {
 func newestRun(runs []*operation.Run, among func(*operation.Run) bool) *operation.Run {
 	var newest *operation.Run
 	for _, r := range runs {
-		if among(r) && (newest == nil || newest.Created.Before(r.Created) || newest.Created.Equal(r.Created) && newest.Name < r.Name) {
+		if among(r) && (newest == nil || operation.Older(newest, r) < 0) {
 			newest = r
 		}
 	}

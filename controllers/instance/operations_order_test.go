@@ -143,4 +143,3 @@ func TestDeleteRunIsNotRepeated(t *testing.T) {
 		return nil
 	})
 }
-

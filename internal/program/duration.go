@@ -27,7 +27,9 @@ func ParseDuration(text string) (time.Duration, error) {
 		if err != nil || n > int64((1<<62)/unit) {
 			return 0, fmt.Errorf("%q is too long a duration", text)
 		}
-		sum += time.Duration(n) * unit
+		if sum += time.Duration(n) * unit; sum < 0 {
+			return 0, fmt.Errorf("%q is too long a duration", text)
+		}
 	}
 	return sum, nil
 }

@@ -27,7 +27,9 @@ type evaluation struct {
 	self *unstructured.Unstructured
 	// now in whole seconds, as memory keeps time.
 	now time.Time
-	out Output
+	// waiting: a Resume has not fired yet, for want of a value.
+	waiting bool
+	out     Output
 }
 
 // subject is one operation of an evaluation.
@@ -57,7 +59,7 @@ func Evaluate(in Input) Output {
 			e.out.Memory = append(e.out.Memory, s.memory)
 		}
 	}
-	e.out.Resumed = true
+	e.out.Resumed = !e.waiting
 	return e.out
 }
 

@@ -582,3 +582,58 @@ func TestEachCauseFiresOnce(t *testing.T) {
 		}
 	}
 }
+
+// What stands in metadata changes without a new generation: there and back, and there again, are three changes.
+func TestUpdateOfMetadata(t *testing.T) {
+	update := event(v1alpha1.EventTriggerUpdate)
+	update.Fields = [][]string{{"metadata", "labels", "tier"}}
+	w := newWorld(t, update)
+	label := func(tier string) {
+		w.self = runtime.DeepCopyJSON(w.self)
+		w.self["metadata"].(map[string]any)["labels"] = map[string]any{"tier": tier}
+	}
+	label("a")
+	w.expect("the starting point", 0)
+	for _, tier := range []string{"b", "a", "b", "a", "b"} {
+		label(tier)
+		w.expect("the label is "+tier, 1)
+	}
+}
+
+func TestResumeWaitsForAValue(t *testing.T) {
+	w := newWorld(t, event(v1alpha1.EventTriggerResume))
+	w.known = true
+	w.operations[0].Triggers[0].When = cel(t, "later.ready")
+	w.expect("a value is not there yet", 0)
+	w.operations[0].Triggers[0].When = nil
+	w.expect("now it is", 1)
+	w.expect("again", 0)
+}
+
+// A schedule of a foreign kind tells of missed times once for each start of the engine: nothing remembers that it has.
+func TestMissedOfForeignKind(t *testing.T) {
+	w := newWorld(t, schedule("0 * * * *"))
+	w.memoryless = true
+	w.runs = []*operation.Run{{Name: "before", Created: began, Spec: v1alpha1.OperationRunSpec{Operation: "op",
+		Trigger: &v1alpha1.RunTrigger{Type: v1alpha1.TriggerTypeSchedule, Time: &metav1.Time{Time: began}}}}}
+	w.end()
+	w.now = began.Add(10*time.Hour + 30*time.Minute)
+	w.restart()
+	for i, want := range []int{1, 0, 0} {
+		if out := w.evaluate(false); len(out.Notes) != want || len(out.Fire) != 0 {
+			t.Errorf("look %d: notes %v, fire %v", i, out.Notes, out.Fire)
+		}
+	}
+}
+
+// A clock that was a year ahead for a while does not stop a schedule for a year.
+func TestScheduleAfterAClockThatWasAhead(t *testing.T) {
+	w := newWorld(t, schedule("0 * * * *"))
+	w.expect("the starting point", 0)
+	w.now = began.Add(365 * 24 * time.Hour)
+	w.expect("a year ahead", 1)
+	w.now = began.Add(30 * time.Minute)
+	w.expect("set back", 0)
+	w.now = began.Add(time.Hour)
+	w.expect("due", 1)
+}

@@ -51,8 +51,8 @@ func (s *subject) created(t *program.Trigger) {
 
 // resumed fires Resume for an instance that was there when the engine began.
 func (s *subject) resumed(t *program.Trigger) {
-	if s.in.Known && !s.in.Resumed {
-		s.fire(t, v1alpha1.RunTrigger{}, s.in.Engine)
+	if s.in.Known && !s.in.Resumed && s.fire(t, v1alpha1.RunTrigger{}, s.in.Engine) == held {
+		s.waiting = true
 	}
 }
 
@@ -98,12 +98,14 @@ func (s *subject) updated() {
 			continue
 		}
 		rt := v1alpha1.RunTrigger{Old: s.memory.Values.DeepCopy(), Fields: s.changedFields(t)}
-		switch s.fire(t, rt, fmt.Sprintf("%s %s %d", s.of(t).Hash, hash, s.self.GetGeneration())) {
+		// What stands in metadata changes without a new generation: the count tells one change there and back from the next.
+		switch s.fire(t, rt, fmt.Sprintf("%s %s %d %d", s.of(t).Hash, hash, s.self.GetGeneration(), s.of(t).Count)) {
 		case held:
 		case passed:
 			dealt[t.Index] = hash
 		case fired:
 			fire = t
+			s.note(t).Count++
 		}
 		if fire != nil {
 			dealt = changed // one run sees all of it

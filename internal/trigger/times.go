@@ -13,6 +13,9 @@ import (
 	"github.com/libretto-dev/libretto/internal/program"
 )
 
+// maxAhead is how far what has been dealt with may be ahead of the clock, that was set back, before it counts no more.
+const maxAhead = time.Hour
+
 // maxCounted is how many missed times are counted.
 const maxCounted = 1000
 
@@ -75,7 +78,7 @@ func (s *subject) scheduleStart(t *program.Trigger, hash string) time.Time {
 		return from
 	}
 	m := s.note(t)
-	if m.Hash != hash || m.Time == nil {
+	if m.Hash != hash || m.Time == nil || m.Time.After(s.now.Add(maxAhead)) {
 		now := metav1.NewTime(s.now)
 		m.Hash, m.Time = hash, &now
 	}
@@ -120,13 +123,16 @@ func (s *subject) due(t *program.Trigger, due time.Time, before int) {
 			s.note(t).Time = &at
 		}
 	}
+	quiet := s.in.Memoryless && s.in.Resumed // nothing remembers that it has been told: it is told once for each start of the engine
 	switch {
 	case late && t.Missed != v1alpha1.MissedPolicyOnce:
 		missed++
 		done()
 	case s.busy():
-		s.out.Notes = append(s.out.Notes, Note{Reason: ReasonMissedSchedule, Message: fmt.Sprintf(
-			"operation %s did not run at %s: the run before has not ended", s.op.Name, due.UTC().Format(time.RFC3339))})
+		if !quiet {
+			s.out.Notes = append(s.out.Notes, Note{Reason: ReasonMissedSchedule, Message: fmt.Sprintf(
+				"operation %s did not run at %s: the run before has not ended", s.op.Name, due.UTC().Format(time.RFC3339))})
+		}
 		done()
 		return
 	default:
@@ -134,7 +140,7 @@ func (s *subject) due(t *program.Trigger, due time.Time, before int) {
 			done()
 		}
 	}
-	if missed > 0 && t.Missed != v1alpha1.MissedPolicyOnce {
+	if missed > 0 && !quiet && t.Missed != v1alpha1.MissedPolicyOnce {
 		s.out.Notes = append(s.out.Notes, Note{Reason: ReasonMissedSchedule, Warning: true, Message: fmt.Sprintf(
 			"operation %s has missed %s of its times, the last one at %s", s.op.Name, counted(missed), due.UTC().Format(time.RFC3339))})
 	}
