@@ -56,19 +56,10 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: olm}
 ---
-apiVersion: v1
-kind: Namespace
-metadata: {name: libretto-system, labels: {pod-security.kubernetes.io/enforce: restricted}}
----
 apiVersion: operators.coreos.com/v1
 kind: OLMConfig
 metadata: {name: cluster}
 spec: {features: {disableCopiedCSVs: true}}
----
-apiVersion: operators.coreos.com/v1
-kind: OperatorGroup
-metadata: {name: libretto, namespace: libretto-system}
-spec: {}
 `)
 	m.start(t, "olm", os.Getenv("OLM_BIN"), "--watchedNamespaces", "", "--namespace", "olm")
 	m.start(t, "catalog", os.Getenv("CATALOG_BIN"), "--namespace", "olm", "--interval", "15s")
@@ -121,13 +112,24 @@ func (m *lifecycleManager) publish(t *testing.T, version string) {
 	m.serve = m.start(t, "opm-"+version, os.Getenv("OPM_BIN"), "serve", filepath.Join(m.dir, "catalog-"+version), "-p", m.port,
 		"--cache-dir", t.TempDir(), "--cache-enforce-integrity=false", "--pprof-addr", "")
 	// The text of the CatalogSource changes, so that it is looked at at once.
-	applyText(t, fmt.Sprintf(`
-apiVersion: operators.coreos.com/v1alpha1
-kind: CatalogSource
-metadata: {name: libretto, namespace: olm}
-spec: {sourceType: grpc, address: "127.0.0.1:%s", displayName: "Libretto up to %s"}
-`, m.port, version))
+	before, after, ok := strings.Cut(readme(t), "  image: ghcr.io/libretto-dev/libretto-catalog:latest\n")
+	if !ok {
+		t.Fatal("the README does not name the image of the catalogue")
+	}
+	applyText(t, fmt.Sprintf("%s  address: \"127.0.0.1:%s\"\n  displayName: Libretto up to %s\n%s", before, m.port, version, after))
 	m.log(t, "published %s", version)
+}
+
+// readme is what the README tells people to paste.
+func readme(t *testing.T) string {
+	t.Helper()
+	_, text, _ := strings.Cut(string(read(t, filepath.Join(root, "README.md"))), "\n**With OLM**")
+	_, text, _ = strings.Cut(text, "\n```yaml\n")
+	text, _, ok := strings.Cut(text, "\n```\n")
+	if !ok {
+		t.Fatal("the README has nothing to paste for OLM")
+	}
+	return text + "\n"
 }
 
 // log prints how long the test has been at work.

@@ -14,13 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-const subscription = `
-apiVersion: operators.coreos.com/v1alpha1
-kind: Subscription
-metadata: {name: libretto, namespace: libretto-system}
-spec: {name: libretto, channel: stable, source: libretto, sourceNamespace: olm, installPlanApproval: Automatic}
-`
-
 // greetings is an operator whose instances have a pod each, so that one that is restarted is seen.
 const greetings = `
 apiVersion: libretto.dev/v1alpha1
@@ -77,7 +70,6 @@ func TestOLM(t *testing.T) {
 		}
 	}
 	step("install", func(t *testing.T) {
-		applyText(t, subscription)
 		m.succeeded(t, "0.1.0")
 		runs(t, m, "0.1.0")
 	})
@@ -107,7 +99,7 @@ func TestOLM(t *testing.T) {
 	step("uninstall", func(t *testing.T) {
 		m.log(t, "libretto uninstall: %s", strings.ReplaceAll(libretto(t, "uninstall", "--yes", "--save", filepath.Join(t.TempDir(), "definitions.yaml")), "\n", "; "))
 		kubectl(t, "delete", "-n", namespace, "subscription", "libretto")
-		kubectl(t, "delete", "-n", namespace, "csv", "libretto.v0.3.0")
+		kubectl(t, "delete", "-n", namespace, "csv", "-l", "operators.coreos.com/libretto.libretto-system")
 		eventually(t, patience, func() error {
 			if pods := kubectl(t, "get", "pods", "-n", namespace, "-o", "name"); strings.TrimSpace(pods) != "" {
 				return fmt.Errorf("there are pods yet: %s", pods)
@@ -122,6 +114,9 @@ func TestOLM(t *testing.T) {
 		kubectl(t, "delete", "-n", "greetings", "--timeout=30s", "greeting", "--all")
 		kubectl(t, "delete", "--timeout=30s", "crd", "greetings.example.com", "greetingoperations.example.com")
 		m.log(t, "instances and kinds could be deleted")
+	})
+	step("kustomize", func(t *testing.T) {
+		kustomize(t, m)
 	})
 }
 
@@ -331,4 +326,38 @@ func upgradeable(t *testing.T, m *lifecycleManager, want string) {
 		}
 		return fmt.Errorf("the OperatorCondition has %v", conditions)
 	})
+}
+
+// kustomize installs config/default, as the README says, in place of what OLM had installed.
+func kustomize(t *testing.T, m *lifecycleManager) {
+	kubectl(t, "delete", "namespace", namespace, "greetings", "--ignore-not-found", "--timeout=60s")
+	dir := t.TempDir()
+	config, err := filepath.Abs(filepath.Join(root, "config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "config"), os.DirFS(config)); err != nil {
+		t.Fatal(err)
+	}
+	// A tag that the node has, in place of latest.
+	text := "resources: [config/default]\nimages: [{name: ghcr.io/libretto-dev/libretto, newTag: v0.1.0}]\n"
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", dir)
+	kubectl(t, "rollout", "status", "-n", namespace, "deployment/libretto-controller-manager", "--timeout=120s")
+	m.log(t, "config/default is installed")
+	eventually(t, patience, func() error { // until the manager has given the webhook its certificate
+		_, err := command(t.Context(), strings.NewReader(greetings), "kubectl", "apply", "--server-side", "--dry-run=server", "-f", "-")
+		if err != nil && !strings.Contains(err.Error(), "there is no ServiceAccount") {
+			return err
+		}
+		return nil
+	})
+	admission(t)
+	serveGreetings(t)
+	m.log(t, "three Greetings are ready")
+	libretto(t, "uninstall", "--yes", "--instances", "Delete")
+	kubectl(t, "delete", "-k", dir, "--timeout=120s")
+	m.log(t, "config/default is removed")
 }
