@@ -3,6 +3,7 @@ package main
 
 import (
 	"os"
+	_ "time/tzdata" // schedules have time zones, and the image has no files
 
 	"github.com/libretto-dev/libretto/internal/cli"
 )

@@ -223,9 +223,12 @@ type ObjectReference struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// ApplyAction applies an object. It stays when the record of the run goes, and goes with the instance where the garbage
-// collector reaches it.
+// ApplyAction applies an object. It stays when the record of the run goes.
 type ApplyAction struct {
+	// deletionPolicy says what happens to the object when the instance goes. Delete (the default): the instance owns it where the
+	// garbage collector reaches, and it goes too. Retain: it has no owner and stays, as a backup should.
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 	// template is the object, with ${…} in any string.
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields

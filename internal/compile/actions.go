@@ -70,7 +70,9 @@ func (o *operationCompiler) apply(a *v1alpha1.ApplyAction, path string, env *exp
 	if _, have := n.object["status"]; have && n.schema != nil {
 		o.add(diag.Diagnostic{Path: path + ".status", Message: "status is written by the controller of the kind", Hint: "use patch with subresource: status"})
 	}
-	out := &program.ApplyAction{Kind: n.Kinds[0], Template: o.templateRead(n.object, n.schema, path, env)}
+	out := &program.ApplyAction{
+		Kind: n.Kinds[0], Template: o.templateRead(n.object, n.schema, path, env), Retain: a.DeletionPolicy == v1alpha1.DeletionPolicyRetain,
+	}
 	o.labels(part(out.Template, "metadata", "labels"), path+".metadata.labels")
 	o.annotations(part(out.Template, "metadata", "annotations"), path+".metadata.annotations")
 	return out

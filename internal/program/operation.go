@@ -239,6 +239,8 @@ type ObjectReference struct {
 type ApplyAction struct {
 	Kind     Kind
 	Template *Template
+	// Retain: the instance does not own it, and it stays when the instance goes.
+	Retain bool
 }
 
 // PatchAction patches an object: Merge or JSON is set. JSON yields a list of operations.

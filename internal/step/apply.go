@@ -45,7 +45,7 @@ func (e *Executor) apply(ctx context.Context, req Request, a *program.ApplyActio
 		e.wrote(t.Kind, live)
 		return succeeded(identityOf(t, live)), nil
 	}
-	if err := mayChange(req, t, live); err != nil {
+	if err := mayChange(req, t, a.Retain, live); err != nil {
 		return operation.Result{}, err
 	}
 	obj.SetUID(live.GetUID())
@@ -84,7 +84,7 @@ func (e *Executor) object(req Request, a *program.ApplyAction) (apply.Target, *u
 		}
 	}
 	obj.SetNamespace(t.Namespace)
-	if collected(req, t) {
+	if collected(req, t) && !a.Retain {
 		obj.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: req.Instance.GetAPIVersion(), Kind: req.Instance.GetKind(),
 			Name: req.Instance.GetName(), UID: req.Instance.GetUID()}})
 	}
@@ -99,9 +99,9 @@ func (e *Executor) send(ctx context.Context, t apply.Target, obj *unstructured.U
 	return out, err
 }
 
-// mayChange refuses an object that no operation of the instance has made. One that outlived an instance by the same name, because
+// mayChange refuses an object that no operation of the instance has made. One that outlived an instance by the same name, because it is retained or
 // the garbage collector does not reach it, belongs to the new one.
-func mayChange(req Request, t apply.Target, live *unstructured.Unstructured) error {
+func mayChange(req Request, t apply.Target, retain bool, live *unstructured.Unstructured) error {
 	labels := live.GetLabels()
 	switch holder := types.UID(labels[v1alpha1.LabelInstance]); {
 	case holder == req.Instance.GetUID():
@@ -114,7 +114,7 @@ func mayChange(req Request, t apply.Target, live *unstructured.Unstructured) err
 		return permanent("%s exists and was not made by an operation of this instance: choose another name, delete it, or use patch", t)
 	}
 	same := labels[v1alpha1.LabelTarget] == string(req.Instance.GetUID())
-	heir := !collected(req, t) && labels[v1alpha1.LabelDefinition] == v1alpha1.DefinitionID(req.Program.Name) &&
+	heir := (!collected(req, t) || retain) && labels[v1alpha1.LabelDefinition] == v1alpha1.DefinitionID(req.Program.Name) &&
 		live.GetAnnotations()[v1alpha1.AnnotationOwner] == ownerText(req)
 	if !same && !heir {
 		return permanent("%s was made by an operation of %s %s: choose another name", t,

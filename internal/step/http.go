@@ -39,7 +39,8 @@ func (e *Executor) http(ctx context.Context, req Request, a *program.HTTPAction)
 	if req.Start.Resume && req.Start.Attempt.Ref == "" && once {
 		return operation.Result{}, unknown("the %s request was under way when the engine ended: nobody knows whether it had its effect", a.Method)
 	}
-	call := &exchange{e: e, req: req, action: a, once: once}
+	effect := a.Method != http.MethodGet && a.Method != http.MethodHead && !req.Start.Attempt.Verify
+	call := &exchange{e: e, req: req, action: a, effect: effect}
 	out, err := call.do(ctx)
 	out.Message = call.masked(out.Message)
 	var known *failure
@@ -56,8 +57,8 @@ type exchange struct {
 	e      *Executor
 	req    Request
 	action *program.HTTPAction
-	// once: the request may not be repeated.
-	once bool
+	// effect: the request may change something.
+	effect bool
 
 	url         *url.URL
 	credentials credentials
@@ -204,9 +205,12 @@ func (x *exchange) failed(ctx context.Context, err error) error {
 	}
 	message := withoutURL(err).Error()
 	if ctx.Err() != nil {
-		message = "time ran out, or it was stopped"
+		message = "it was stopped"
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			message = "time ran out"
+		}
 	}
-	if errors.As(err, &lost) && x.once {
+	if errors.As(err, &lost) && x.effect {
 		return unknown("%s: no answer, and it was sent: nobody knows whether it had its effect: %s", x, bounded(message, maxTail))
 	}
 	return temporary("%s: %s", x, bounded(message, maxTail))

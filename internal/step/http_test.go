@@ -185,8 +185,8 @@ func TestHTTPLost(t *testing.T) {
 		method, url string
 		want        operation.Outcome
 	}{
-		{"POST", s.URL + "/hang", operation.Unknown}, {"GET", s.URL + "/hang", operation.Failed}, {"PUT", s.URL + "/hang", operation.Failed},
-		{"POST", s.URL + "/cut", operation.Unknown}, {"PATCH", s.URL + "/drop", operation.Unknown}, {"DELETE", s.URL + "/drop", operation.Failed},
+		{"POST", s.URL + "/hang", operation.Unknown}, {"GET", s.URL + "/hang", operation.Failed}, {"PUT", s.URL + "/hang", operation.Unknown},
+		{"POST", s.URL + "/cut", operation.Unknown}, {"PATCH", s.URL + "/drop", operation.Unknown}, {"DELETE", s.URL + "/drop", operation.Unknown},
 		{"POST", closed.URL, operation.Failed}, {"POST", "http://no.such.host.invalid/", operation.Failed},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
