@@ -171,6 +171,9 @@ func (s *scope) turn() operation.Turn {
 			runs = append(runs, s.parsed)
 			continue
 		}
+		if of := o.Labels[v1alpha1.LabelTarget]; of != "" && of != string(s.instance.UID) {
+			continue // of an earlier instance of that name
+		}
 		if other, err := operation.Parse(o.Unstructured().Object); err == nil {
 			runs = append(runs, other)
 		}
