@@ -109,7 +109,7 @@ func (w *world) doApply(req step.Request, a *program.ApplyAction) (operation.Res
 	labels[v1alpha1.LabelRun], annotations[v1alpha1.AnnotationAttempt] = string(req.Run.UID), req.Start.Attempt.ID
 	o.SetLabels(labels)
 	o.SetAnnotations(annotations)
-	if o.GetNamespace() == req.Instance.GetNamespace() || req.Instance.GetNamespace() == "" {
+	if !a.Retain && (o.GetNamespace() == req.Instance.GetNamespace() || req.Instance.GetNamespace() == "") {
 		o.SetOwnerReferences(append(o.GetOwnerReferences(), metav1.OwnerReference{
 			APIVersion: req.Instance.GetAPIVersion(), Kind: req.Instance.GetKind(), Name: req.Instance.GetName(), UID: req.Instance.GetUID(),
 		}))

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,8 +25,12 @@ func (w *world) expect(e *Expect) []Difference {
 		out = append(out, w.expectObject(diag.Index("resources", i), want)...)
 	}
 	for i, ref := range e.Absent {
-		if o, err := w.lookUp(ref); err == nil {
+		found := w.store.list(ref.names)
+		for _, o := range found {
 			got := "it is there"
+			if len(found) > 1 {
+				got += " in " + o.GetNamespace()
+			}
 			if o.GetDeletionTimestamp() != nil {
 				got = "it is being deleted, and held by " + strings.Join(o.GetFinalizers(), ", ")
 			}
@@ -81,16 +86,33 @@ func conditionOf(o *unstructured.Unstructured, name string) map[string]any {
 }
 
 func (w *world) expectObject(path string, want v1alpha1.JSONObject) []Difference {
-	u := &unstructured.Unstructured{Object: want}
+	u := named(want)
 	path += " " + strings.TrimSpace(u.GetKind()+" "+u.GetName())
 	if u.GetKind() == "" || u.GetName() == "" {
 		return []Difference{{Path: path, Want: "kind and metadata.name", Got: show(map[string]any(want))}}
 	}
-	o, err := w.lookUp(Reference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()})
+	ref := Reference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
+	o, err := w.lookUp(ref)
 	if err != nil {
-		return []Difference{{Path: path, Want: "it is there", Got: err.Error(), Hint: w.whyMissing(u.GroupVersionKind().GroupKind())}}
+		return []Difference{{Path: path, Want: "it is there", Got: err.Error(), Hint: cmp.Or(w.whyCollected(ref), w.whyMissing(u.GroupVersionKind().GroupKind()))}}
 	}
-	return compareObjects(path, want, o.Object)
+	return compareObjects(path, u.Object, o.Object)
+}
+
+// whyCollected says with which owner an object has gone that is not there.
+func (w *world) whyCollected(ref Reference) string {
+	for _, k := range slices.SortedFunc(maps.Keys(w.store.collected), func(a, b key) int { return cmp.Compare(a.String(), b.String()) }) {
+		gone := w.store.collected[k]
+		if !ref.names(gone.object) {
+			continue
+		}
+		why := fmt.Sprintf("it was removed with %s, which owns it", gone.owner)
+		if gone.object.GetLabels()[v1alpha1.LabelRun] != "" { // by an apply step
+			why += "; deletionPolicy: Retain keeps it"
+		}
+		return why
+	}
+	return ""
 }
 
 // whyMissing says which resource that makes objects of a kind has not made them, and why.

@@ -124,6 +124,11 @@ func (s *Step) check(path string) diag.List {
 	if s.Refused != "" && s.Apply == nil && s.Start == nil && s.Patch == nil {
 		list.Errorf(path+".refused", "refused goes with apply, patch or start")
 	}
+	if s.Patch != nil {
+		if o := named(s.Patch); o.GetKind() == "" || o.GetName() == "" {
+			list.Errorf(path+".patch", "it is not said which object; set kind and metadata.name, or kind and name")
+		}
+	}
 	if s.Start != nil && s.Start.Operation == "" {
 		list.Errorf(path+".start", "operation is missing")
 	}
@@ -134,6 +139,11 @@ func (s *Step) check(path string) diag.List {
 		list.Errorf(path+".retry", "say which run: operation (the newest one) or name")
 	}
 	if s.Expect != nil {
+		for i, r := range s.Expect.Absent {
+			if r.Kind == "" || r.Name == "" {
+				list.Errorf(diag.Index(path+".expect.absent", i), "an object is named by kind and name")
+			}
+		}
 		for i, r := range s.Expect.Operations {
 			if r.Operation == "" {
 				list.Errorf(diag.Index(path+".expect.operations", i), "operation is missing")

@@ -286,7 +286,7 @@ func (w *world) applyObject(content v1alpha1.JSONObject) error {
 
 // patchObject merges a part of an object into one that is there, status and all.
 func (w *world) patchObject(content v1alpha1.JSONObject) error {
-	patch := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
+	patch := named(content)
 	o, err := w.lookUp(Reference{APIVersion: patch.GetAPIVersion(), Kind: patch.GetKind(), Namespace: patch.GetNamespace(), Name: patch.GetName()})
 	if err != nil {
 		return err
@@ -299,6 +299,22 @@ func (w *world) patchObject(content v1alpha1.JSONObject) error {
 	}
 	w.store.update(after)
 	return nil
+}
+
+// named is a part of an object. It may be named as by references, with name and namespace in place of metadata.
+func named(content v1alpha1.JSONObject) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
+	name, ok := o.Object["name"].(string)
+	if !ok || o.GetName() != "" {
+		return o
+	}
+	delete(o.Object, "name")
+	o.SetName(name)
+	if namespace, ok := o.Object["namespace"].(string); ok {
+		delete(o.Object, "namespace")
+		o.SetNamespace(namespace)
+	}
+	return o
 }
 
 func (w *world) deleteObject(ref Reference) error {
@@ -315,10 +331,7 @@ func (w *world) lookUp(ref Reference) (*unstructured.Unstructured, error) {
 	if ref.Kind == "" || ref.Name == "" {
 		return nil, errors.New("an object is named by kind and name")
 	}
-	found := w.store.list(func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == ref.Kind && o.GetName() == ref.Name && (ref.Namespace == "" || o.GetNamespace() == ref.Namespace) &&
-			(ref.APIVersion == "" || runtimeschema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group == o.GroupVersionKind().Group)
-	})
+	found := w.store.list(ref.names)
 	switch len(found) {
 	case 1:
 		return found[0], nil
@@ -326,6 +339,12 @@ func (w *world) lookUp(ref Reference) (*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("there is no %s%s", ref, w.others(ref.Kind))
 	}
 	return nil, fmt.Errorf("there are %d objects %s: say which with apiVersion and namespace", len(found), ref)
+}
+
+// names tells whether an object is one that is meant.
+func (r Reference) names(o *unstructured.Unstructured) bool {
+	return o.GetKind() == r.Kind && o.GetName() == r.Name && (r.Namespace == "" || o.GetNamespace() == r.Namespace) &&
+		(r.APIVersion == "" || runtimeschema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group == o.GroupVersionKind().Group)
 }
 
 // others lists objects of a kind, for a message.
@@ -401,6 +420,11 @@ func (w *world) changeRun(name, op string, spec map[string]any) error {
 	if _, retry := spec["retry"]; retry && (!run.Status.State.Ended() || run.Status.State == v1alpha1.RunSucceeded) {
 		return fmt.Errorf("run %s cannot be retried: it is %s", run.Name, run.Status.State)
 	}
+	if retry, _ := spec["retry"].(map[string]any); retry["from"] != nil {
+		if err := w.hasStep(run.Spec.Operation, fmt.Sprint(retry["from"])); err != nil {
+			return err
+		}
+	}
 	after := o.DeepCopy()
 	mergePatch(after.Object, map[string]any{"spec": spec})
 	if err := w.admit(after, o); err != nil {
@@ -408,6 +432,23 @@ func (w *world) changeRun(name, op string, spec map[string]any) error {
 	}
 	w.store.update(after)
 	return nil
+}
+
+// hasStep refuses a step that an operation does not have.
+func (w *world) hasStep(name, step string) error {
+	op := w.program.Operation(name)
+	if op == nil || op.Step(step) != nil {
+		return nil
+	}
+	names := make([]string, 0, len(op.Steps))
+	for _, s := range op.Steps {
+		names = append(names, s.Name)
+	}
+	hint := diag.DidYouMean(step, names)
+	if hint == "" {
+		hint = "there is " + diag.OneOf(names, 20)
+	}
+	return fmt.Errorf("operation %s has no step %q; %s", name, step, hint)
 }
 
 func (w *world) readyStep(r *references) error {

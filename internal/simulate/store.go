@@ -41,12 +41,22 @@ type store struct {
 	objects map[key]*unstructured.Unstructured
 	// applied is what each field manager applied last of an object.
 	applied map[key]map[string]map[string]any
+	// collected are the objects that went with their owner, and have not been made again.
+	collected map[key]collected
 	// made counts the objects that were made, version every change.
 	made, version int64
 }
 
+// collected is an object that went with its owner.
+type collected struct {
+	object *unstructured.Unstructured
+	owner  key
+}
+
 func newStore(now func() time.Time) *store {
-	return &store{now: now, objects: map[key]*unstructured.Unstructured{}, applied: map[key]map[string]map[string]any{}}
+	return &store{
+		now: now, objects: map[key]*unstructured.Unstructured{}, applied: map[key]map[string]map[string]any{}, collected: map[key]collected{},
+	}
 }
 
 func (s *store) get(k key) *unstructured.Unstructured { return s.objects[k] }
@@ -112,6 +122,7 @@ func (s *store) create(o *unstructured.Unstructured) (*unstructured.Unstructured
 	if k.group == "" && k.kind == "Service" {
 		s.address(o)
 	}
+	delete(s.collected, k)
 	s.put(k, o)
 	return o, nil
 }
@@ -272,6 +283,7 @@ func (s *store) drop(k key) {
 	for _, owned := range s.list(func(c *unstructured.Unstructured) bool {
 		return slices.ContainsFunc(c.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == o.GetUID() })
 	}) {
+		s.collected[keyOfObject(owned)] = collected{object: owned, owner: k}
 		s.remove(keyOfObject(owned))
 	}
 }
