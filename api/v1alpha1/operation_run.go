@@ -67,6 +67,12 @@ type RunTrigger struct {
 	Revision string `json:"revision,omitempty"`
 	// Old holds, of the instance as the run before saw it, what fields names and what expressions read of old. For Update.
 	Old JSONObject `json:"old,omitempty"`
+	// New holds the same paths as the trigger saw them. For Update, and for Create beside it.
+	New JSONObject `json:"new,omitempty"`
+	// Count tells one firing of the operation's Update, Condition and Watch triggers from the next, and Hash is what a watch saw:
+	// with them, a firing is remembered though the engine was killed before it was written down.
+	Count int64  `json:"count,omitempty"`
+	Hash  string `json:"hash,omitempty"`
 	// Fields are the paths that have changed, sorted, at most 20. For Update and Watch.
 	Fields []string `json:"fields,omitempty"`
 	// Object is the object that changed, for Watch of one object.
@@ -234,22 +240,23 @@ type OperationMemory struct {
 	Generation int64 `json:"generation,omitempty"`
 	// Values holds, of the instance at that time, what fields names and what expressions read of old.
 	Values JSONObject `json:"values,omitempty"`
-	// Hash of what an Update trigger compares.
-	Hash string `json:"hash,omitempty"`
+	// Count of the firings of Update, Condition and Watch triggers.
+	Count int64 `json:"count,omitempty"`
 	// Triggers, for those that remember something of their own.
 	Triggers []TriggerMemory `json:"triggers,omitempty"`
 }
 
 // TriggerMemory is what one trigger remembers.
 type TriggerMemory struct {
-	// Index of the trigger in the operation.
-	Index int32 `json:"index"`
+	// Index and Type of the trigger in the operation.
+	Index int32       `json:"index"`
+	Type  TriggerType `json:"type,omitempty"`
 	// Time: for a schedule, the last time that was dealt with; for a condition, since when it has been true.
 	Time *metav1.Time `json:"time,omitempty"`
 	// Fired: a condition has fired and is not armed again.
 	Fired bool `json:"fired,omitempty"`
-	// Hash of what a watch saw last.
+	// Hash of what an Update or a watch saw last, of a schedule and its zone, or of a spec that is idle.
 	Hash string `json:"hash,omitempty"`
-	// Count of the times that a condition or watch has fired: it tells one firing from the next.
-	Count int64 `json:"count,omitempty"`
+	// Asked is when an interval was due and when said no.
+	Asked *metav1.Time `json:"asked,omitempty"`
 }

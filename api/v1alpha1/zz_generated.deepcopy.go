@@ -1558,6 +1558,7 @@ func (in *RunTrigger) DeepCopyInto(out *RunTrigger) {
 		*out = (*in).DeepCopy()
 	}
 	out.Old = in.Old.DeepCopy()
+	out.New = in.New.DeepCopy()
 	if in.Fields != nil {
 		in, out := &in.Fields, &out.Fields
 		*out = make([]string, len(*in))
@@ -1866,6 +1867,10 @@ func (in *TriggerMemory) DeepCopyInto(out *TriggerMemory) {
 	*out = *in
 	if in.Time != nil {
 		in, out := &in.Time, &out.Time
+		*out = (*in).DeepCopy()
+	}
+	if in.Asked != nil {
+		in, out := &in.Asked, &out.Asked
 		*out = (*in).DeepCopy()
 	}
 }

@@ -161,7 +161,7 @@ func (c *compiler) operationSpec() (*props, map[string]*props) {
 		if len(p.Required) > 0 {
 			spec.XValidations = append(spec.XValidations, apiextensionsv1.ValidationRule{
 				Rule:    fmt.Sprintf("self.operation != '%s' || has(self.%s)", name, name),
-				Message: fmt.Sprintf("operation %s needs the parameters %s: add %s", name, strings.Join(p.Required, ", "), name), FieldPath: "." + name,
+				Message: fmt.Sprintf("spec.%s is missing: operation %s requires %s", name, name, strings.Join(p.Required, ", ")), FieldPath: "." + name,
 			})
 		}
 	}
@@ -285,6 +285,9 @@ func runTriggerSchema() props {
 		"generation": {Type: "integer", Format: "int64"},
 		"revision":   text(253),
 		"old":        anyObject(),
+		"new":        anyObject(),
+		"count":      {Type: "integer", Format: "int64"},
+		"hash":       text(64),
 		"fields":     {Type: "array", MaxItems: ptr.To[int64](20), Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: ptr.To(text(512))}, XListType: ptr.To("atomic")},
 		"object": {Type: "object", Properties: map[string]props{
 			"apiVersion": text(317), "kind": text(63), "namespace": text(63), "name": text(253), "uid": text(63),
@@ -323,10 +326,10 @@ func operationStatusSchema() map[string]props {
 		"operations": listMap("operations holds what the triggers of operations remember.", 50, []string{"name"}, props{
 			Type: "object", Required: []string{"name"},
 			Properties: map[string]props{
-				"name": text(63), "since": moment, "generation": {Type: "integer", Format: "int64"}, "values": anyObject(), "hash": text(64),
+				"name": text(63), "since": moment, "generation": {Type: "integer", Format: "int64"}, "values": anyObject(), "count": {Type: "integer", Format: "int64"},
 				"triggers": {Type: "array", MaxItems: ptr.To[int64](10), XListType: ptr.To("atomic"), Items: item(props{
 					Type: "object", Properties: map[string]props{
-						"index": {Type: "integer", Format: "int32"}, "time": moment, "fired": {Type: "boolean"}, "count": {Type: "integer", Format: "int64"}, "hash": text(64),
+						"index": {Type: "integer", Format: "int32"}, "type": text(32), "time": moment, "asked": moment, "fired": {Type: "boolean"}, "hash": text(64),
 					},
 				})},
 			},

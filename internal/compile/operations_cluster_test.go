@@ -118,7 +118,7 @@ func TestOperationKindIsValidatedByTheAPIServer(t *testing.T) {
 		{"no target", `{operation: heal}`, []string{"spec.target", "Required"}},
 		{"no operation", `{target: shop}`, []string{"spec.operation", "Required"}},
 		{"wrong operation", `{target: shop, operation: bakup}`, []string{"spec.operation", `"backup"`, `"heal"`}},
-		{"no parameters where one is required", `{target: shop, operation: backup}`, []string{"spec.backup", "operation backup needs the parameters comment"}},
+		{"no parameters where one is required", `{target: shop, operation: backup}`, []string{"spec.backup", "spec.backup is missing: operation backup requires comment"}},
 		{"parameter missing", `{target: shop, operation: backup, backup: {level: 3}}`, []string{"spec.backup.comment", "Required"}},
 		{"parameter of another type", `{target: shop, operation: backup, backup: {comment: 5}}`, []string{"spec.backup.comment", "string"}},
 		{"parameter out of bounds", `{target: shop, operation: backup, backup: {comment: x, level: 12}}`, []string{"spec.backup.level", "9"}},

@@ -30,7 +30,6 @@ func (o *operationCompiler) steps(in []v1alpha1.Step) []*program.Step {
 
 // stepNames gives each step its name, and checks that no two have the same.
 func (o *operationCompiler) stepNames(n int, path string, of func(i int) (v1alpha1.Name, *v1alpha1.Action)) []string {
-	names := make([]string, n)
 	taken := map[string]bool{}
 	for i := range n {
 		name, _ := of(i)
@@ -43,6 +42,21 @@ func (o *operationCompiler) stepNames(n int, path string, of func(i int) (v1alph
 		if !isName(string(name)) {
 			o.add(diag.Diagnostic{Path: diag.Index(path, i) + ".name", Message: "should match '" + namePattern.String() + "'", Found: fmt.Sprintf("%q", name)})
 		}
+		taken[string(name)] = true
+	}
+	return named(n, of)
+}
+
+// StepNames are the names of steps: those that they are given, and for the others what they do.
+func StepNames(steps []v1alpha1.Step) []string {
+	return named(len(steps), func(i int) (v1alpha1.Name, *v1alpha1.Action) { return steps[i].Name, &steps[i].Action })
+}
+
+func named(n int, of func(i int) (v1alpha1.Name, *v1alpha1.Action)) []string {
+	names := make([]string, n)
+	taken := map[string]bool{}
+	for i := range n {
+		name, _ := of(i)
 		names[i] = string(name)
 		taken[names[i]] = true
 	}

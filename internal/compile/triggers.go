@@ -148,7 +148,7 @@ func (o *operationCompiler) scheduleTrigger(t *v1alpha1.Trigger, out *program.Tr
 	}
 	out.TimeZone = o.textAt(t.TimeZone, path+".timeZone", o.triggerEnv)
 	if !strings.Contains(t.TimeZone, "${") {
-		if _, err := time.LoadLocation(t.TimeZone); err != nil || t.TimeZone == "Local" {
+		if _, err := trigger.LoadZone(t.TimeZone); err != nil {
 			o.add(diag.Diagnostic{Path: path + ".timeZone", Message: "no such time zone", Expected: "a name such as Europe/Berlin", Found: fmt.Sprintf("%q", t.TimeZone)})
 		}
 	}

@@ -115,10 +115,16 @@ func (t *turns) orphaned(r *Run) string {
 	return ""
 }
 
-// replacement is a newer run of an operation with Concurrency Replace; nil: none. Runs of events are not replaced.
+// Replaceable tells whether a newer run may take the place of a run: not of one that belongs to the beginning or the end of the
+// instance or of the engine.
+func Replaceable(r *Run) bool {
+	return !isEvent(r) || r.Spec.Trigger.Type == v1alpha1.TriggerTypeUpdate
+}
+
+// replacement is a newer run of an operation with Concurrency Replace; nil: none.
 func (t *turns) replacement(r *Run, runs []*Run) *Run {
 	op := t.operation(r.Spec.Operation)
-	if op == nil || op.Concurrency != v1alpha1.ConcurrencyReplace || isEvent(r) {
+	if op == nil || op.Concurrency != v1alpha1.ConcurrencyReplace || !Replaceable(r) {
 		return nil
 	}
 	var newest *Run

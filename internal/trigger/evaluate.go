@@ -84,7 +84,7 @@ func (e *evaluation) subject(op *program.Operation) *subject {
 
 // remembers tells whether the operation has anything to remember.
 func (s *subject) remembers() bool {
-	if len(s.memory.Triggers) > 0 || s.op.Stale > 0 {
+	if len(s.memory.Triggers) > 0 || s.memory.Count > 0 || s.op.Stale > 0 {
 		return true
 	}
 	// An interval counts from Since, and a Create that waits for a value must not be taken for that of an instance that was there
@@ -109,7 +109,7 @@ func (s *subject) note(t *program.Trigger) *v1alpha1.TriggerMemory {
 	if m := s.of(t); m != nil {
 		return m
 	}
-	s.memory.Triggers = append(s.memory.Triggers, v1alpha1.TriggerMemory{Index: int32(t.Index)}) //nolint:gosec // at most 10 triggers
+	s.memory.Triggers = append(s.memory.Triggers, v1alpha1.TriggerMemory{Index: int32(t.Index), Type: t.Type}) //nolint:gosec // at most 10 triggers
 	slices.SortFunc(s.memory.Triggers, func(a, b v1alpha1.TriggerMemory) int { return int(a.Index - b.Index) })
 	return s.of(t)
 }
@@ -121,8 +121,9 @@ func (s *subject) forget(t *program.Trigger) {
 
 func (s *subject) evaluate() {
 	s.memory.Triggers = slices.DeleteFunc(s.memory.Triggers, func(m v1alpha1.TriggerMemory) bool {
-		return int(m.Index) >= len(s.op.Triggers) // the definition has fewer by now
+		return int(m.Index) >= len(s.op.Triggers) || m.Type != s.op.Triggers[m.Index].Type // the definition has others by now
 	})
+	s.takeOver()
 	s.updated()
 	for _, t := range s.op.Triggers {
 		switch t.Type {
@@ -181,20 +182,26 @@ func (s *subject) fire(t *program.Trigger, rt v1alpha1.RunTrigger, cause string)
 		at := metav1.NewTime(s.now)
 		f.Trigger.Time = &at
 	}
+	s.replace(f.Name)
 	for _, r := range s.in.Runs {
 		if r.Name == f.Name {
 			return fired // the pass that made it did not come to its end
 		}
 	}
-	if s.op.Concurrency == v1alpha1.ConcurrencyReplace {
-		for _, r := range s.runs {
-			if under(r) && !isEvent(r) && !r.Spec.Cancel {
-				s.out.Cancel = append(s.out.Cancel, r.Name)
-			}
-		}
-	}
 	s.out.Fire = append(s.out.Fire, f)
 	return fired
+}
+
+// replace ends the runs of which one takes the place, if the operation says so.
+func (s *subject) replace(by string) {
+	if s.op.Concurrency != v1alpha1.ConcurrencyReplace {
+		return
+	}
+	for _, r := range s.runs {
+		if under(r) && operation.Replaceable(r) && !r.Spec.Cancel && r.Name != by {
+			s.out.Cancel = append(s.out.Cancel, r.Name)
+		}
+	}
 }
 
 func (s *subject) hold(t *program.Trigger, what string, err error) verdict {
@@ -217,8 +224,6 @@ func (s *subject) wake(at time.Time) {
 
 // under tells whether a run is under way, or waits for its turn.
 func under(r *operation.Run) bool { return !r.Status.State.Ended() || operation.Waits(r) }
-
-func isEvent(r *operation.Run) bool { return r.Spec.Trigger != nil && r.Spec.Trigger.Type.IsEvent() }
 
 // busy tells whether a run of the operation is under way that another one may not overlap.
 func (s *subject) busy() bool {

@@ -222,7 +222,9 @@ func TestUpdate(t *testing.T) {
 	filtered.edit(0)
 	filtered.expect("less: when says no", 0)
 	filtered.edit(1)
-	filtered.expect("more than it was", 1)
+	filtered.expect("not more than what the last run saw", 0)
+	filtered.edit(2)
+	filtered.expect("more than that", 1)
 }
 
 func TestCreateAndUpdateTogether(t *testing.T) {

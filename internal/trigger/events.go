@@ -1,7 +1,9 @@
 package trigger
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -37,16 +39,19 @@ func (s *subject) created(t *program.Trigger) {
 		}
 		return
 	}
-	if m := s.of(t); m != nil && m.Fired {
+	m := s.of(t)
+	switch {
+	case m != nil && m.Fired:
 		return
-	}
-	if s.fresh && s.in.Known { // the instance was there before the operation
+	case m == nil && s.in.Known: // the instance was there before the trigger
 		s.note(t).Fired = true
 		return
 	}
-	if s.fire(t, v1alpha1.RunTrigger{}, "") != held {
-		s.note(t).Fired = true
+	rt := v1alpha1.RunTrigger{}
+	if s.op.On(v1alpha1.EventTriggerUpdate) {
+		rt.New = s.seen()
 	}
+	s.note(t).Fired = s.fire(t, rt, "") != held
 }
 
 // resumed fires Resume for an instance that was there when the engine began.
@@ -61,7 +66,6 @@ func (s *subject) updated() {
 	if s.in.Memoryless || !s.op.On(v1alpha1.EventTriggerUpdate) {
 		return
 	}
-	var fire *program.Trigger
 	changed := map[int]string{}
 	creating := false
 	for _, t := range s.op.Triggers {
@@ -87,58 +91,120 @@ func (s *subject) updated() {
 	if s.busy() {
 		return // it fires when the run has ended, with what was remembered before it
 	}
-	dealt := map[int]string{}
 	for _, t := range s.op.Triggers {
 		hash, ok := changed[t.Index]
 		if !ok || t.Type != v1alpha1.TriggerTypeUpdate {
 			continue
 		}
 		if s.of(t) == nil { // the definition has the trigger only now
-			dealt[t.Index] = hash
+			s.begin(t, hash)
 			continue
 		}
-		rt := v1alpha1.RunTrigger{Old: s.memory.Values.DeepCopy(), Fields: s.changedFields(t)}
-		// What stands in metadata changes without a new generation: the count tells one change there and back from the next.
-		switch s.fire(t, rt, fmt.Sprintf("%s %s %d %d", s.of(t).Hash, hash, s.self.GetGeneration(), s.of(t).Count)) {
+		rt := v1alpha1.RunTrigger{Old: s.memory.Values.DeepCopy(), New: s.seen(), Fields: s.changedFields(t), Count: s.memory.Count + 1}
+		switch s.fire(t, rt, fmt.Sprintf("%d %s", rt.Count, hash)) {
 		case held:
 		case passed:
-			dealt[t.Index] = hash
+			s.note(t).Hash = hash
 		case fired:
-			fire = t
-			s.note(t).Count++
-		}
-		if fire != nil {
-			dealt = changed // one run sees all of it
-			break
+			s.memory.Count = rt.Count
+			s.remember(changed) // one run sees all of it
+			return
 		}
 	}
-	s.remember(dealt)
 }
 
-// remember takes what Update triggers compare for known.
+// remember takes what Update triggers compare for known, and what they have seen for what the last run saw.
 func (s *subject) remember(hashes map[int]string) {
-	if len(hashes) == 0 {
-		return
+	for _, t := range s.op.Triggers {
+		if hash, ok := hashes[t.Index]; ok && t.Type == v1alpha1.TriggerTypeUpdate {
+			s.note(t).Hash = hash
+		}
 	}
+	s.memory.Generation, s.memory.Values = s.self.GetGeneration(), s.seen()
+}
+
+// begin takes what a new Update trigger compares for known.
+func (s *subject) begin(t *program.Trigger, hash string) {
+	s.note(t).Hash = hash
+	values := map[string]any(s.memory.Values.DeepCopy())
+	if values == nil {
+		values = map[string]any{}
+	}
+	for _, path := range t.Fields {
+		copyPath(values, s.in.Self, path)
+	}
+	s.memory.Values = boundedValues(values)
+}
+
+// seen is what Update triggers compare, and what expressions read of old, as it is now.
+func (s *subject) seen() v1alpha1.JSONObject {
 	values := map[string]any{}
 	for _, t := range s.op.Triggers {
 		if t.Type != v1alpha1.TriggerTypeUpdate {
 			continue
 		}
-		if hash, ok := hashes[t.Index]; ok {
-			s.note(t).Hash = hash
+		if len(t.Fields) == 0 {
+			maps.Copy(values, project(s.in.Self, nil))
 		}
 		for _, path := range slices.Concat(t.Fields, t.OldFields) {
 			copyPath(values, s.in.Self, path)
 		}
-		if len(t.Fields) == 0 {
-			merge(values, project(s.in.Self, nil))
+	}
+	return boundedValues(values)
+}
+
+func boundedValues(values map[string]any) v1alpha1.JSONObject {
+	if len(operation.Encode(values)) > maxRemembered {
+		return nil
+	}
+	return runtime.DeepCopyJSON(values)
+}
+
+// takeOver remembers what passes have fired that did not come to their end: the runs are there, and say what was seen.
+func (s *subject) takeOver() {
+	if s.in.Memoryless {
+		return
+	}
+	runs := slices.DeleteFunc(slices.Clone(s.runs), func(r *operation.Run) bool {
+		rt := r.Spec.Trigger
+		return rt == nil || rt.Type == v1alpha1.TriggerTypeRun || int(rt.Index) >= len(s.op.Triggers) || s.op.Triggers[rt.Index].Type != rt.Type
+	})
+	slices.SortStableFunc(runs, func(a, b *operation.Run) int { return cmp.Compare(a.Spec.Trigger.Count, b.Spec.Trigger.Count) })
+	for _, r := range runs {
+		rt := r.Spec.Trigger
+		t := s.op.Triggers[rt.Index]
+		switch {
+		case rt.Type == v1alpha1.TriggerTypeCreate:
+			if m := s.of(t); m == nil || !m.Fired {
+				s.note(t).Fired = true
+				s.takeSeen(rt)
+			}
+		case rt.Count <= s.memory.Count:
+		case rt.Type == v1alpha1.TriggerTypeUpdate:
+			s.memory.Count = rt.Count
+			s.takeSeen(rt)
+		case rt.Type == v1alpha1.TriggerTypeCondition:
+			s.memory.Count = rt.Count
+			m := s.note(t)
+			m.Fired, m.Time = true, rt.Time
+		case rt.Type == v1alpha1.TriggerTypeWatch:
+			s.memory.Count = rt.Count
+			s.note(t).Hash = rt.Hash
 		}
 	}
-	s.memory.Generation = s.self.GetGeneration()
-	s.memory.Values = runtime.DeepCopyJSON(values)
-	if len(operation.Encode(values)) > maxRemembered {
-		s.memory.Values = nil
+}
+
+// takeSeen takes what a run saw for what Update triggers have seen.
+func (s *subject) takeSeen(rt *v1alpha1.RunTrigger) {
+	if rt.New == nil {
+		return
+	}
+	s.fresh = false
+	s.memory.Generation, s.memory.Values = rt.Generation, rt.New.DeepCopy()
+	for _, t := range s.op.Triggers {
+		if t.Type == v1alpha1.TriggerTypeUpdate {
+			s.note(t).Hash = operation.HashOf(project(rt.New, t.Fields))
+		}
 	}
 }
 
@@ -233,12 +299,6 @@ func copyPath(to, from map[string]any, path []string) {
 		to = clone
 	}
 	to[path[len(path)-1]] = value
-}
-
-func merge(to, from map[string]any) {
-	for name, value := range from {
-		to[name] = value
-	}
 }
 
 func lookup(object map[string]any, path []string) any {

@@ -37,6 +37,9 @@ func ParseSchedule(text string) (*Schedule, error) {
 	}
 	parsed, err := parser.Parse(text)
 	if err != nil {
+		if field := wrongField(text); field != "" {
+			return nil, fmt.Errorf("%s: %w", field, err)
+		}
 		return nil, fmt.Errorf("not a schedule such as \"30 2 * * *\" (minute, hour, day of month, month, day of week): %w", err)
 	}
 	spec, ok := parsed.(*cron.SpecSchedule)
@@ -44,6 +47,35 @@ func ParseSchedule(text string) (*Schedule, error) {
 		return nil, errors.New("not a schedule")
 	}
 	return &Schedule{spec: spec, anyHour: spec.Hour&hourStar != 0}, nil
+}
+
+// fieldNames are the fields of a schedule, from its end, and what may stand in them.
+var fieldNames = []string{
+	"day of week (0 to 6 from Sunday, or SUN to SAT)", "month (1 to 12, or JAN to DEC)", "day of month (1 to 31)", "hour (0 to 23)", "minute (0 to 59)", "second (0 to 59)",
+}
+
+// wrongField names the first field of a schedule that cannot be read; empty: none by itself.
+func wrongField(text string) string {
+	fields := strings.Fields(text)
+	if strings.HasPrefix(text, "@") {
+		return ""
+	}
+	for i := range fields {
+		alone := strings.Fields("* * * * * *")[:len(fields)]
+		alone[i] = fields[i]
+		if _, err := parser.Parse(strings.Join(alone, " ")); err != nil {
+			return fmt.Sprintf("%s, found %q", fieldNames[len(fields)-1-i], fields[i])
+		}
+	}
+	return ""
+}
+
+// LoadZone loads a time zone by its name. That of the machine is none: it would be another one on another machine.
+func LoadZone(name string) (*time.Location, error) {
+	if name == "Local" {
+		return nil, errors.New("the zone of the machine is none")
+	}
+	return time.LoadLocation(name)
 }
 
 // maxSkips is how many times that clocks hide Next passes over; a day has at most one hour of them.

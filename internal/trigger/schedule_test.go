@@ -103,8 +103,8 @@ func TestParseScheduleSaysWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                    "found 0 fields",
 		"* * *":               "found 3 fields",
-		"61 * * * *":          "61",
-		"* * * * mon-xyz":     "xyz",
+		"61 * * * *":          "minute (0 to 59)",
+		"* * * * mon-xyz":     "day of week",
 		"@every 5m":           "every: 10m",
 		"@fortnightly":        "@fortnightly",
 		"TZ=UTC 0 0 * * *":    "timeZone",

@@ -34,7 +34,7 @@ func (s *subject) scheduled(t *program.Trigger) {
 		s.problem(t, fmt.Errorf("schedule %q: %w", text, err))
 		return
 	}
-	loc, err := time.LoadLocation(zone)
+	loc, err := LoadZone(zone)
 	if err != nil {
 		s.problem(t, fmt.Errorf("timeZone %q is none; a name such as Europe/Berlin is wanted", zone))
 		return
@@ -75,7 +75,7 @@ func (s *subject) scheduleStart(t *program.Trigger, hash string) time.Time {
 				from = rt.Time.Time
 			}
 		}
-		return from
+		return maxTime(from, s.lastEnd()) // a time that came while a run was under way was let pass
 	}
 	m := s.note(t)
 	if m.Hash != hash || m.Time == nil || m.Time.After(s.now.Add(maxAhead)) {
@@ -121,6 +121,13 @@ func (s *subject) due(t *program.Trigger, due time.Time, before int) {
 	done := func() {
 		if !s.in.Memoryless {
 			s.note(t).Time = &at
+		}
+	}
+	for _, r := range s.runs {
+		if rt := r.Spec.Trigger; rt != nil && rt.Type == v1alpha1.TriggerTypeSchedule && rt.Time != nil && rt.Time.Equal(&at) {
+			s.replace(r.Name) // the pass that made it did not come to its end
+			done()
+			return
 		}
 	}
 	quiet := s.in.Memoryless && s.in.Resumed // nothing remembers that it has been told: it is told once for each start of the engine
@@ -186,13 +193,26 @@ func (s *subject) interval(t *program.Trigger) {
 	if t.Idle > 0 {
 		due = maxTime(due, idleSince.Add(t.Idle))
 	}
+	if m := s.of(t); m != nil && m.Asked != nil {
+		due = maxTime(due, m.Asked.Add(every)) // when said no: it is asked again an interval later
+	}
 	if s.in.Now.Before(due) {
 		s.wake(due)
 		return
 	}
 	at := metav1.NewTime(due.UTC().Truncate(time.Second))
-	if s.fire(t, v1alpha1.RunTrigger{Time: &at}, strconv.FormatInt(base.UnixMicro(), 10)) == passed {
-		s.wake(s.in.Now.Add(every)) // when said no: it is asked again an interval later
+	switch s.fire(t, v1alpha1.RunTrigger{Time: &at}, strconv.FormatInt(base.UnixMicro(), 10)) {
+	case held:
+	case passed:
+		if now := metav1.NewTime(s.now); !s.in.Memoryless {
+			s.note(t).Asked = &now
+		}
+		s.wake(s.in.Now.Add(every))
+	case fired:
+		if m := s.of(t); m != nil {
+			m.Asked = nil
+			s.dropEmpty(t)
+		}
 	}
 }
 
@@ -262,20 +282,20 @@ func (s *subject) condition(t *program.Trigger) {
 		s.wake(due)
 	case s.busy(): // its end wakes
 	default:
-		switch s.fire(t, v1alpha1.RunTrigger{}, strconv.FormatInt(m.Count, 10)) {
+		rt := v1alpha1.RunTrigger{Count: s.memory.Count + 1}
+		switch s.fire(t, rt, strconv.FormatInt(rt.Count, 10)) {
 		case held:
 		case passed:
 			m.Fired = true
 		case fired:
-			m.Fired = true
-			m.Count++
+			m.Fired, s.memory.Count = true, rt.Count
 		}
 	}
 }
 
 // dropEmpty forgets a trigger that has nothing to remember.
 func (s *subject) dropEmpty(t *program.Trigger) {
-	if m := s.of(t); m != nil && m.Time == nil && !m.Fired && m.Hash == "" && m.Count == 0 {
+	if m := s.of(t); m != nil && m.Time == nil && !m.Fired && m.Hash == "" && m.Asked == nil {
 		s.forget(t)
 	}
 }
@@ -303,18 +323,17 @@ func (s *subject) watched(t *program.Trigger) {
 	case s.busy():
 		return // it fires when the run has ended
 	}
-	rt := v1alpha1.RunTrigger{}
+	rt := v1alpha1.RunTrigger{Count: s.memory.Count + 1, Hash: hash}
 	if object, ok := value.(map[string]any); ok {
 		i := operation.InstanceOf(object)
 		rt.Object = &v1alpha1.RunObject{APIVersion: i.APIVersion, Kind: i.Kind, Namespace: i.Namespace, Name: i.Name, UID: string(i.UID)}
 	}
-	switch s.fire(t, rt, fmt.Sprintf("%d %s", m.Count, hash)) {
+	switch s.fire(t, rt, fmt.Sprintf("%d %s", rt.Count, hash)) {
 	case held:
 	case passed:
 		m.Hash = hash
 	case fired:
-		m.Hash = hash
-		m.Count++
+		m.Hash, s.memory.Count = hash, rt.Count
 	}
 }
 
