@@ -26,13 +26,6 @@ spec:
     versions:
     - name: v1
       schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {message: {type: string}}}}}}
-  resources:
-  - name: config
-    template:
-      apiVersion: v1
-      kind: ConfigMap
-      metadata: {name: "${self.metadata.name}-config"}
-      data: {message: "x"}
   operations:
   - name: archive
     steps:
