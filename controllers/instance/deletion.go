@@ -100,9 +100,16 @@ func (s *scope) failures() int {
 }
 
 func (s *scope) abandoned(items []inventory.Item) {
-	names := make([]string, len(items))
+	var names []string
 	for i := range items {
-		names[i] = describe(items[i])
+		kind, known := s.run.Kind(items[i].GVK())
+		if o := s.run.Set().Get(kind, items[i].Namespace, items[i].Name); known && o != nil && owned(o) && len(o.Finalizers) == 0 {
+			continue // the garbage collector removes it
+		}
+		names = append(names, describe(items[i]))
+	}
+	if len(names) == 0 {
+		return
 	}
 	message := bounded("left behind, because they could not be removed: " + strings.Join(names, ", "))
 	s.record(corev1.EventTypeWarning, v1alpha1.ReasonAbandoned, "Delete", message)

@@ -93,6 +93,9 @@ func (s *scope) ended(op *program.Operation, st v1alpha1.OperationRunStatus, fai
 	switch {
 	case st.State == v1alpha1.RunSucceeded:
 		return true
+	case st.State == v1alpha1.RunPending && st.Message != "":
+		s.problem(problem{reason: v1alpha1.ReasonDeleting, message: "operation " + op.Name + " waits: " + st.Message})
+		return false
 	case !st.State.Ended():
 		s.problem(problem{reason: v1alpha1.ReasonDeleting, message: "operation " + op.Name + " is under way"})
 		return false
@@ -101,8 +104,18 @@ func (s *scope) ended(op *program.Operation, st v1alpha1.OperationRunStatus, fai
 		return true
 	}
 	s.problem(problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: failed +
-		"; or let the instance go without it: kubectl annotate … " + v1alpha1.AnnotationForceDelete + "=true"})
+		"; or let the instance go without it: " + s.letGoCommand()})
 	return false
+}
+
+// letGoCommand is what a user types to let the instance go.
+func (s *scope) letGoCommand() string {
+	kind := s.program.Instance
+	command := "kubectl annotate " + strings.TrimSuffix(kind.Resource+"."+kind.Group, ".") + " " + s.obj.Name
+	if s.obj.Namespace != "" {
+		command += " -n " + s.obj.Namespace
+	}
+	return command + " " + v1alpha1.AnnotationForceDelete + "=true"
 }
 
 // cannotRun holds the instance because a Delete run could not be begun: for a lack of rights at most abandonAfter.

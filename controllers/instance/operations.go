@@ -208,20 +208,25 @@ func (s *scope) remembers(runs []*operation.Run, name string) bool {
 // sumUpRuns notes as problems those runs that belong to the life of the instance and have not come to a good end.
 func (s *scope) sumUpRuns() {
 	for _, op := range s.program.Operations {
-		newest := newestRun(s.operations.runs, func(r *operation.Run) bool {
-			return r.Spec.Operation == op.Name && r.Spec.Trigger != nil && r.Spec.Trigger.Type.IsEvent()
-		})
+		newest := operation.Vital(op, s.operations.runs)
 		if newest == nil {
 			continue
 		}
 		switch newest.Status.State {
 		case v1alpha1.RunFailed, v1alpha1.RunUnknown:
 			s.problem(problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: s.failedRun(op, newest)})
-		case v1alpha1.RunSucceeded, v1alpha1.RunCancelled:
+		case v1alpha1.RunCancelled:
+			s.problem(problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: operation.CancelledMessage(op, newest, s.kindName())})
+		case v1alpha1.RunSucceeded:
 		default:
 			s.problem(problem{reason: v1alpha1.ReasonProgressing, message: "operation " + op.Name + " is under way"})
 		}
 	}
+}
+
+// kindName is the instance as libretto and kubectl take it: KIND/NAME.
+func (s *scope) kindName() string {
+	return strings.ToLower(s.program.Instance.Kind) + "/" + s.obj.Name
 }
 
 func newestRun(runs []*operation.Run, among func(*operation.Run) bool) *operation.Run {

@@ -222,3 +222,24 @@ func (t *turns) descends(r, other *Run) bool {
 	}
 	return false
 }
+
+// Vital is the run by which an operation that events of the instance begin says how the instance stands: the newest one that such an
+// event or a user has begun; nil: there is none, or it is the operation of event: Delete alone.
+func Vital(op *program.Operation, runs []*Run) *Run {
+	if !op.On(v1alpha1.EventTriggerCreate) && !op.On(v1alpha1.EventTriggerUpdate) && !op.On(v1alpha1.EventTriggerResume) {
+		return nil
+	}
+	var newest *Run
+	for _, r := range runs {
+		byUser := r.Spec.Trigger == nil || r.Spec.Trigger.Type == v1alpha1.TriggerTypeManual
+		if r.Spec.Operation == op.Name && (byUser || isEvent(r)) && (newest == nil || Older(newest, r) < 0) {
+			newest = r
+		}
+	}
+	return newest
+}
+
+// CancelledMessage says what to do about an operation whose vital run was cancelled. instance is KIND/NAME.
+func CancelledMessage(op *program.Operation, r *Run, instance string) string {
+	return fmt.Sprintf("operation %s was cancelled (%s); run it again: libretto operation start %s %s", op.Name, r.Name, instance, op.Name)
+}

@@ -20,16 +20,17 @@ import (
 // sumUp notes runs that belong to the life of the instance and have not come to a good end.
 func (s *pass) sumUp() {
 	for _, op := range s.w.program.Operations {
-		run := newest(s.runs, func(r *operation.Run) bool {
-			return r.Spec.Operation == op.Name && r.Spec.Trigger != nil && r.Spec.Trigger.Type.IsEvent()
-		})
+		run := operation.Vital(op, s.runs)
 		if run == nil {
 			continue
 		}
 		switch run.Status.State {
 		case v1alpha1.RunFailed, v1alpha1.RunUnknown:
 			s.problems = append(s.problems, problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: failedRun(op, run)})
-		case v1alpha1.RunSucceeded, v1alpha1.RunCancelled:
+		case v1alpha1.RunCancelled:
+			instance := strings.ToLower(s.w.program.Instance.Kind) + "/" + s.obj.GetName()
+			s.problems = append(s.problems, problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: operation.CancelledMessage(op, run, instance)})
+		case v1alpha1.RunSucceeded:
 		case v1alpha1.RunPending, v1alpha1.RunRunning, v1alpha1.RunUndoing, "":
 			s.problems = append(s.problems, problem{reason: v1alpha1.ReasonProgressing, message: "operation " + op.Name + " is under way"})
 		}
