@@ -22,7 +22,10 @@ import (
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 )
 
-var definitionResource = schema.GroupVersionResource{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "operatordefinitions"}
+var (
+	definitionResource = schema.GroupVersionResource{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "operatordefinitions"}
+	crdResource        = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+)
 
 // uninstallOptions are those of `libretto uninstall`.
 type uninstallOptions struct {
@@ -41,7 +44,7 @@ func newUninstall() *cobra.Command {
 		Short: "Let go of all that Libretto holds in a cluster, before it is removed",
 		Long: `Delete all definitions of a cluster in order, while Libretto is still at work there, so that nothing keeps a finalizer
 that nobody would take off any more. By default instances, their resources and their kinds stay as they are, and nobody
-keeps them so from then on; with --instances Delete they go first, each in the order of its resources.
+keeps them so from then on; with --instances Delete those of declared kinds go first, each in the order of its resources.
 
 Without --yes it says what it would do. Afterwards remove Libretto itself, in the way in which it was installed.
 
@@ -64,8 +67,7 @@ Without --yes it says what it would do. Afterwards remove Libretto itself, in th
 }
 
 func (o *uninstallOptions) run(ctx context.Context, out io.Writer) error {
-	policy, known := map[string]v1alpha1.DefinitionDeletion{"Keep": v1alpha1.DefinitionDeletionOrphan, "Delete": v1alpha1.DefinitionDeletionDelete}[o.instances]
-	if !known {
+	if o.instances != "Keep" && o.instances != "Delete" {
 		return usagef("--instances %q: Keep or Delete", o.instances)
 	}
 	cfg, err := o.cluster.config()
@@ -104,8 +106,16 @@ func (o *uninstallOptions) run(ctx context.Context, out io.Writer) error {
 		}
 	}
 	for i := range list.Items {
-		if err := remove(ctx, definitions, list.Items[i].GetName(), policy); err != nil {
+		if o.instances == "Delete" {
+			err = o.deleteInstances(ctx, client, &list.Items[i])
+		} else {
+			err = keepInstances(ctx, definitions, list.Items[i].GetName())
+		}
+		if err != nil {
 			return err
+		}
+		if err := definitions.Delete(ctx, list.Items[i].GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("cannot delete OperatorDefinition %s: %w", list.Items[i].GetName(), err)
 		}
 	}
 	if err := o.wait(ctx, out, definitions); err != nil {
@@ -115,17 +125,50 @@ func (o *uninstallOptions) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// remove deletes a definition, with what it says about instances set to the policy.
-func remove(ctx context.Context, definitions dynamic.ResourceInterface, name string, policy v1alpha1.DefinitionDeletion) error {
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"whenInstancesExist": policy}})
+// keepInstances makes the deletion of a definition leave its instances.
+func keepInstances(ctx context.Context, definitions dynamic.ResourceInterface, name string) error {
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"whenInstancesExist": v1alpha1.DefinitionDeletionOrphan}})
 	if err != nil {
 		return fmt.Errorf("cannot write a patch: %w", err)
 	}
 	if _, err := definitions.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("cannot patch OperatorDefinition %s: %w", name, err)
 	}
-	if err := definitions.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("cannot delete OperatorDefinition %s: %w", name, err)
+	return nil
+}
+
+// deleteInstances deletes the instances of a definition, with the rights of the user: its ServiceAccount need not have that right.
+// Libretto deletes what they stand for, in order. Objects of an existing kind are not a definition's own and are kept.
+func (o *uninstallOptions) deleteInstances(ctx context.Context, client dynamic.Interface, definition *unstructured.Unstructured) error {
+	if _, declared, _ := unstructured.NestedMap(definition.Object, "spec", "crd"); !declared {
+		return keepInstances(ctx, client.Resource(definitionResource), definition.GetName())
+	}
+	crd, err := client.Resource(crdResource).Get(ctx, definition.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil // the kind was never declared
+	}
+	if err != nil {
+		return fmt.Errorf("cannot get CustomResourceDefinition %s: %w", definition.GetName(), err)
+	}
+	kind := schema.GroupVersionResource{}
+	kind.Group, _, _ = unstructured.NestedString(crd.Object, "spec", "group")
+	kind.Resource, _, _ = unstructured.NestedString(crd.Object, "spec", "names", "plural")
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, v := range versions {
+		if v, ok := v.(map[string]any); ok && v["storage"] == true {
+			kind.Version, _ = v["name"].(string)
+		}
+	}
+	instances, err := client.Resource(kind).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("cannot list %s: %w", kind.GroupResource(), err)
+	}
+	for i := range instances.Items {
+		instance := &instances.Items[i]
+		err := client.Resource(kind).Namespace(instance.GetNamespace()).Delete(ctx, instance.GetName(), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("cannot delete %s %s: %w", kind.GroupResource(), instanceName(instance.GetNamespace(), instance.GetName()), err)
+		}
 	}
 	return nil
 }
