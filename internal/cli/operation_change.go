@@ -108,6 +108,7 @@ func (c *operationClient) patch(cmd *cobra.Command, run *operationRun, spec map[
 type retryOptions struct {
 	operationOptions
 	from    string
+	force   bool
 	wait    bool
 	timeout time.Duration
 }
@@ -118,10 +119,11 @@ func newOperationRetry() *cobra.Command {
 		Use:   "retry RUN",
 		Short: "Begin a run again that did not succeed",
 		Long: `Begin a run again that has Failed, is Unknown or was Cancelled by something else than a user: at the first step that did
-not succeed, or at --from. The steps before it keep their output.
+not succeed, or at --from. The steps before it keep their output. A --from that leaves out a step whose effect is not there
+is refused.
 
 When a run is Unknown, nobody knows whether the step at which it ended had its effect: look first. If it had, retry from the
-step after it; if not, from the step itself.
+step after it, unless later steps read its output; if not, from the step itself.
 
 ` + exitCodes,
 		Example: `  libretto operation retry boardoperation/restore-monday
@@ -130,7 +132,15 @@ step after it; if not, from the step itself.
 		RunE: action(o.run),
 	}
 	cmd.Flags().StringVar(&o.from, "from", "", "`STEP` to begin with (default: the first one that did not succeed)")
+	cmd.Flags().BoolVar(&o.force, "force", false, "with --from: begin with a step that is not known here, or after one that did not succeed")
 	waitFlags(cmd, &o.wait, &o.timeout)
+	check := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if o.force && o.from == "" {
+			return usagef("--force goes with --from")
+		}
+		return check(cmd, args)
+	}
 	o.flags(cmd)
 	return cmd
 }
@@ -145,15 +155,14 @@ func (o *retryOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	ref := run.kind.Runs.ref(run.name())
-	switch state := run.status.State; {
-	case !state.Ended():
-		return fmt.Errorf("%s has not ended: it is %s; only a run that has ended can be retried", ref, stateOrPending(state))
-	case state == v1alpha1.RunSucceeded:
-		return fmt.Errorf("%s has succeeded: to do it again, start another run: libretto operation start %s %s",
-			ref, run.kind.Instances.ref(run.spec.Target), run.spec.Operation)
-	case run.spec.Cancel:
-		return fmt.Errorf("%s was cancelled, which cannot be taken back: start another run: libretto operation start %s %s",
-			ref, run.kind.Instances.ref(run.spec.Target), run.spec.Operation)
+	if err := run.mayBeRetried(); err != nil {
+		return err
+	}
+	if o.from != "" {
+		names, known := c.stepsOf(cmd.Context(), run)
+		if err := run.mayBeginWith(o.from, names, known, o.force); err != nil {
+			return err
+		}
 	}
 	retry := map[string]any{"id": time.Now().UTC().Format("20060102T150405.000Z")}
 	if o.from != "" {
@@ -171,6 +180,22 @@ func (o *retryOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	_, err = c.wait(cmd.Context(), cmd.OutOrStdout(), changed, waitFor{timeout: o.timeout, retry: fmt.Sprint(retry["id"])})
 	return err
+}
+
+// mayBeRetried refuses what Libretto would not begin again.
+func (r *operationRun) mayBeRetried() error {
+	ref := r.kind.Runs.ref(r.name())
+	switch state := r.status.State; {
+	case !state.Ended():
+		return fmt.Errorf("%s has not ended: it is %s; only a run that has ended can be retried", ref, r.stateText())
+	case state == v1alpha1.RunSucceeded:
+		return fmt.Errorf("%s has succeeded: to do it again, start another run: libretto operation start %s %s",
+			ref, r.kind.Instances.ref(r.spec.Target), r.spec.Operation)
+	case r.spec.Cancel:
+		return fmt.Errorf("%s was cancelled, which cannot be taken back: start another run: libretto operation start %s %s",
+			ref, r.kind.Instances.ref(r.spec.Target), r.spec.Operation)
+	}
+	return nil
 }
 
 func stateOrPending(s v1alpha1.RunState) v1alpha1.RunState {

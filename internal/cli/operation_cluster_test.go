@@ -54,7 +54,7 @@ spec:
           dry: {type: boolean}
           mode: {type: string, enum: [full, partial], default: full}
           tags: {type: array, items: {type: string}}
-          options: {type: object, properties: {force: {type: boolean}}}
+          options: {type: object, properties: {force: {type: boolean}, dry: {type: boolean}}}
     steps:
     - name: found
       wait: {until: "copies.exists(c, c.metadata.name == params.copy)"}
@@ -69,6 +69,14 @@ spec:
     steps:
     - wait: {duration: 1h}
     - event: {reason: Lingered, message: over}
+  - name: archive
+    triggers: [{event: Delete, when: "self.metadata.name == 'old'"}]
+    steps:
+    - log: "archiving ${self.metadata.name}"
+    - name: copied
+      wait: {until: "copies.exists(c, c.metadata.name == 'old-archive')"}
+      timeout: 1s
+      retries: 0
 `
 
 // boardTest has an engine that serves Boards in a namespace of its own.
@@ -127,10 +135,10 @@ func (b *boardTest) operation(t *testing.T, args ...string) result {
 	return libretto(t, "", args...)
 }
 
-func (b *boardTest) configMap(t *testing.T, name string) {
+func (b *boardTest) configMap(t *testing.T, board, name string) {
 	t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": name, "labels": map[string]any{"example.com/board": "team"}}}}
+		"metadata": map[string]any{"name": name, "labels": map[string]any{"example.com/board": board}}}}
 	configMaps := b.client.Resource(runtimeschema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(b.namespace)
 	if _, err := configMaps.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -155,6 +163,7 @@ func TestOperationInCluster(t *testing.T) {
 	t.Run("start", func(t *testing.T) { b.testStart(t) })
 	t.Run("retry", func(t *testing.T) { b.testRetry(t) })
 	t.Run("cancel", func(t *testing.T) { b.testCancel(t) })
+	t.Run("delete", func(t *testing.T) { b.testDelete(t) })
 	t.Run("few rights", func(t *testing.T) { b.testFewRights(t) })
 }
 
@@ -166,8 +175,14 @@ func (b *boardTest) testStart(t *testing.T) {
 	b.operation(t, "start", "BOARD/team", "restore", "-p", "cpy=x", "-p", "lines=many", "-p", "dry=yes", "-p", "mode=ful").has(t, ExitFailure,
 		`there is no parameter "cpy"; did you mean "copy"?`, `parameter lines: "many" is no whole number`, `parameter dry: "yes" is neither`,
 		`did you mean "full"?`, "the parameter copy is missing", "Name of a copy.")
+	twice := b.operation(t, "start", "BOARD/team", "restore", "-p", "copy=x", "-p", "copy=y", "-p", "mode=zzzzzzzz", "-p", "options.dry=yes", "-p", "options.dri=true")
+	twice.has(t, ExitFailure, "parameter copy is given twice", `"zzzzzzzz" is not one of full, partial`, `parameter options.dry: "yes" is neither`,
+		`there is no parameter "options.dri"; did you mean "options.dry"?`)
+	if strings.Contains(twice.err, "partial;") {
+		t.Errorf("a semicolon, and nothing behind it: %s", twice)
+	}
 
-	b.configMap(t, "monday")
+	b.configMap(t, "team", "monday")
 	params := filepath.Join(t.TempDir(), "params.yaml")
 	if err := os.WriteFile(params, []byte("copy: tuesday\nlines: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -204,10 +219,16 @@ func (b *boardTest) testStart(t *testing.T) {
 func (b *boardTest) testRetry(t *testing.T) {
 	failed := b.operation(t, "start", "BOARD/team", "restore", "-p", "copy=friday", "--name", "restore-friday", "--wait")
 	failed.has(t, ExitFailure, "restore failed at step found", "retry: libretto operation retry boardoperation/restore-friday -n "+b.namespace, "see:   libretto operation describe")
-	b.operation(t, "describe", "BOARD/team").has(t, ExitOK, "Operations: greet, restore, linger", "restore-friday", "✗ found", "Next: libretto operation retry")
-	b.operation(t, "retry", "restore-friday", "--from", "nowhere", "--wait", "--timeout", "30s").has(t, ExitFailure, "nowhere")
-	b.configMap(t, "friday")
-	b.operation(t, "retry", "restore-friday", "--wait", "--timeout", "1m").has(t, ExitOK, "found: Succeeded", "Succeeded in", "copy: friday")
+	b.operation(t, "describe", "BOARD/team").has(t, ExitOK, "Operations: greet, restore, linger, archive", "restore-friday", "✗ found", "Next: libretto operation retry")
+	b.operation(t, "retry", "restore-friday", "--from", "fund").has(t, ExitFailure, `no step "fund"`, `did you mean "found"?`, "add --force")
+	b.operation(t, "retry", "restore-friday", "--force").has(t, ExitUsage, "--force goes with --from")
+	b.operation(t, "retry", "restore-friday", "--from", "nowhere", "--force", "--wait", "--timeout", "30s").has(t, ExitFailure, "nowhere")
+	b.configMap(t, "team", "friday")
+	again := b.operation(t, "retry", "restore-friday", "--wait", "--timeout", "1m")
+	again.has(t, ExitOK, "\ntry 2:\n", "found: Succeeded", "Succeeded in", "copy: friday")
+	if strings.Contains(again.out, "Failed") {
+		t.Errorf("what the try before did is shown: %s", again)
+	}
 	b.operation(t, "describe", "restore-friday").has(t, ExitOK, "try 2")
 }
 
@@ -215,7 +236,8 @@ func (b *boardTest) testCancel(t *testing.T) {
 	b.operation(t, "start", "BOARD/team", "linger", "--name", "long", "--wait", "--timeout", "2s").has(t, ExitFailure, "not ended after 2s: it is Running at step wait, and goes on")
 	b.operation(t, "retry", "RUN/long").has(t, ExitFailure, "has not ended")
 	b.operation(t, "pause", "RUN/long").has(t, ExitOK, "boardoperation/long is paused")
-	b.operation(t, "describe", "long").has(t, ExitOK, "paused")
+	b.operation(t, "describe", "long").has(t, ExitOK, "(paused)")
+	b.operation(t, "list", "BOARD/team", "--operation", "linger").has(t, ExitOK, "Running (paused)")
 	b.operation(t, "resume", "RUN/long").has(t, ExitOK, "boardoperation/long goes on")
 	b.operation(t, "cancel", "RUN/long").has(t, ExitOK, "is being cancelled")
 	testkit.Eventually(t, 20*time.Second, "the run is cancelled", func() error {
@@ -226,6 +248,44 @@ func (b *boardTest) testCancel(t *testing.T) {
 	})
 	b.operation(t, "retry", "RUN/long").has(t, ExitFailure, "cannot be taken back")
 	b.operation(t, "cancel", "BOARD/team").has(t, ExitUsage, "is an instance; name one of its runs")
+}
+
+// testDelete: an instance goes with the run of its Delete operation as soon as that has succeeded.
+func (b *boardTest) testDelete(t *testing.T) {
+	boards := b.client.Resource(runtimeschema.GroupVersionResource{Group: b.group, Version: "v1", Resource: "boards"}).Namespace(b.namespace)
+	old := &unstructured.Unstructured{Object: map[string]any{"apiVersion": b.group + "/v1", "kind": "Board", "metadata": map[string]any{"name": "old"}}}
+	if _, err := boards.Create(t.Context(), old, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, 20*time.Second, "the Create run has ended", func() error {
+		if got := b.operation(t, "list", "BOARD/old"); !strings.Contains(got.out, "Succeeded") {
+			return errText(got.String())
+		}
+		return nil
+	})
+	if err := boards.Delete(t.Context(), "old", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	name := ""
+	testkit.Eventually(t, 20*time.Second, "the Delete run has failed", func() error {
+		name = strings.TrimSpace(b.operation(t, "list", "BOARD/old", "--operation", "archive", "-o", "name").out)
+		if got := b.operation(t, "describe", "BOARD/old"); !strings.Contains(got.out, "✗ copied") {
+			return errText(got.String())
+		}
+		return nil
+	})
+	b.operation(t, "describe", "BOARD/old").has(t, ExitOK, "being deleted for", "not ready, OperationFailed")
+	b.operation(t, "start", "BOARD/old", "linger").has(t, ExitFailure, "board/old is being deleted: no operation can be started any more")
+	run := strings.TrimPrefix(name, "boardoperation/")
+	b.operation(t, "retry", run, "--from", "copied", "--wait", "--timeout", "20s").has(t, ExitFailure, "try 2:", "copied: Failed")
+	b.configMap(t, "old", "old-archive")
+	b.operation(t, "retry", run, "--wait", "--timeout", "1m").has(t, ExitOK, "\ntry 3:\n", "ucceeded")
+	testkit.Eventually(t, 20*time.Second, "the instance is gone", func() error {
+		if got := b.operation(t, "describe", "BOARD/old"); !strings.Contains(got.err, "there is no Board old") {
+			return errText(got.String())
+		}
+		return nil
+	})
 }
 
 type errText string

@@ -14,8 +14,10 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/operation"
 )
 
 type describeOptions struct {
@@ -67,12 +69,13 @@ func (o *describeOptions) run(cmd *cobra.Command, args []string) error {
 	if o.output != formatText {
 		return printRun(cmd.OutOrStdout(), o.output, run)
 	}
-	return c.describe(cmd.OutOrStdout(), run, time.Now())
+	return c.describe(ctx, cmd.OutOrStdout(), run, time.Now())
 }
 
 // instance shows an instance's runs.
 func (o *describeOptions) instance(ctx context.Context, cmd *cobra.Command, c *operationClient, k *operationKind, name string) error {
-	if err := c.targetExists(ctx, k, name); err != nil {
+	instance, err := c.target(ctx, k, name)
+	if err != nil {
 		return err
 	}
 	runs, err := c.list(ctx, []*operationKind{k}, func(r *operationRun) bool { return r.spec.Target == name })
@@ -87,25 +90,75 @@ func (o *describeOptions) instance(ctx context.Context, cmd *cobra.Command, c *o
 		}
 		return printValue(out, o.output, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 	}
-	if instance, err := c.resource(k.Instances).Get(ctx, name, metav1.GetOptions{}); err == nil {
-		fmt.Fprintf(out, "%s %s%s\n", k.Instances.Kind, instanceName(instance.GetNamespace(), name), readiness(instance))
+	now := time.Now()
+	going := false
+	if instance != nil {
+		going = instance.GetDeletionTimestamp() != nil
+		fmt.Fprintf(out, "%s %s%s\n", k.Instances.Kind, instanceName(instance.GetNamespace(), name), readiness(instance, now))
 	}
 	fmt.Fprintf(out, "Operations: %s\n", strings.Join(k.operations(), ", "))
+	if going {
+		if err := describeDeletion(out, instance, now); err != nil {
+			return err
+		}
+	}
 	if len(runs) == 0 {
-		fmt.Fprintf(out, "\nNo runs yet. Start one: libretto operation start %s OPERATION\n", k.Instances.ref(name))
+		if !going {
+			fmt.Fprintf(out, "\nNo runs yet. Start one: libretto operation start %s OPERATION\n", k.Instances.ref(name))
+		}
 		return nil
 	}
-	now := time.Now()
 	fmt.Fprintln(out)
 	if err := printRuns(out, runs, now, false, false); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
-	return c.describe(out, worthALook(runs), now)
+	return c.describe(ctx, out, worthALook(runs), now)
+}
+
+// describeDeletion prints the runs that an instance keeps itself, for its namespace is being deleted and takes no objects.
+func describeDeletion(out io.Writer, instance *unstructured.Unstructured, now time.Time) error {
+	var content struct {
+		Status struct {
+			Deletion []v1alpha1.DeletionRun `json:"deletion"`
+		} `json:"status"`
+	}
+	data, err := instance.MarshalJSON()
+	if err == nil {
+		err = utiljson.Unmarshal(data, &content)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read status.deletion of %s: %w", instance.GetName(), err)
+	}
+	if len(content.Status.Deletion) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out, "Deletion, without operation objects as the namespace is being deleted:")
+	paint := newPainter(out)
+	for i := range content.Status.Deletion {
+		s := &content.Status.Deletion[i].Status
+		fmt.Fprintf(out, "  %s  %s%s%s\n", content.Status.Deletion[i].Operation, stateOrPending(s.State), atStep(&operationRun{status: *s}),
+			messageOf(strings.ReplaceAll(s.Message, "\n", "\n    ")))
+		describeSteps(out, paint, s.Steps, now, "    ")
+	}
+	return nil
 }
 
 // readiness is what the condition Ready of an instance says.
-func readiness(o *unstructured.Unstructured) string {
+func readiness(o *unstructured.Unstructured, now time.Time) string {
+	ready, going := "ready", ""
+	if at := o.GetDeletionTimestamp(); at != nil {
+		ready, going = "", "being deleted for "+shortDuration(now.Sub(at.Time))
+	}
+	text := strings.Join(slices.DeleteFunc([]string{going, condition(o, ready)}, func(s string) bool { return s == "" }), ", ")
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+// condition is what the condition Ready of an instance says: ready, if it is True.
+func condition(o *unstructured.Unstructured, ready string) string {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, item := range conditions {
 		c, ok := item.(map[string]any)
@@ -113,9 +166,9 @@ func readiness(o *unstructured.Unstructured) string {
 			continue
 		}
 		if c["status"] == string(metav1.ConditionTrue) {
-			return ": ready"
+			return ready
 		}
-		return fmt.Sprintf(": not ready, %v: %v", c["reason"], c["message"])
+		return fmt.Sprintf("not ready, %v: %v", c["reason"], c["message"])
 	}
 	return ""
 }
@@ -136,7 +189,7 @@ func worthALook(runs []*operationRun) *operationRun {
 }
 
 // describe prints all that is known of a run.
-func (c *operationClient) describe(out io.Writer, run *operationRun, now time.Time) error {
+func (c *operationClient) describe(ctx context.Context, out io.Writer, run *operationRun, now time.Time) error {
 	if err := describeHead(out, run, now); err != nil {
 		return err
 	}
@@ -158,8 +211,8 @@ func (c *operationClient) describe(out io.Writer, run *operationRun, now time.Ti
 		fmt.Fprintln(out, "Removal:")
 		describeSteps(out, paint, s.Removal, now, "  ")
 	}
-	if s.State.Ended() && s.State != v1alpha1.RunSucceeded && !run.spec.Cancel {
-		fmt.Fprintf(out, "Next: %s\n", c.command("retry", run.kind, run.name()))
+	if next := c.next(ctx, run); next != "" {
+		fmt.Fprintf(out, "Next: %s\n", next)
 	}
 	return nil
 }
@@ -178,16 +231,16 @@ func describeHead(out io.Writer, run *operationRun, now time.Time) error {
 	line("Target", "%s", run.kind.Instances.ref(run.spec.Target))
 	line("Operation", "%s", run.spec.Operation)
 	line("Trigger", "%s", triggerText(run.spec.Trigger))
-	state := string(stateOrPending(s.State))
-	if s.Reason != "" && s.Reason != state {
+	state := run.stateText()
+	if s.Reason != "" && s.Reason != string(s.State) && s.Reason != operation.ReasonPaused {
 		state += " (" + s.Reason + ")"
-	}
-	if run.spec.Paused && !s.State.Ended() {
-		state += ", paused"
 	}
 	line("State", "%s%s", state, atStep(run))
 	if s.Message != "" {
 		line("Message", "%s", strings.ReplaceAll(s.Message, "\n", "\n\t"))
+	}
+	if text := run.silence(now); text != "" {
+		line("Note", "%s", text)
 	}
 	if s.StartTime != nil {
 		text := s.StartTime.UTC().Format(time.RFC3339)
@@ -242,8 +295,9 @@ func describeSteps(out io.Writer, paint painter, steps []v1alpha1.StepStatus, no
 	}
 	for i := range steps {
 		s := &steps[i]
-		mark, colour := stepMark(s.State)
-		fmt.Fprintf(out, "%s%s %-*s  %-9s", indent, paint.paint(colour, mark), longest, s.Name, s.State)
+		state := shownState(s)
+		mark, colour := stepMark(state)
+		fmt.Fprintf(out, "%s%s %-*s  %-9s", indent, paint.paint(colour, mark), longest, s.Name, state)
 		if d := stepDuration(s, now); d != "" {
 			fmt.Fprintf(out, "  %s", d)
 		}
@@ -255,7 +309,7 @@ func describeSteps(out io.Writer, paint painter, steps []v1alpha1.StepStatus, no
 		if len(s.Attempts) > 1 || len(s.Attempts) == 1 && s.Attempts[0].Message != "" && s.Attempts[0].Message != s.Message {
 			describeAttempts(out, s.Attempts, now, inner)
 		}
-		describeItems(out, s.Items, now, inner)
+		describeItems(out, paint, s.Items, now, inner)
 		describeOutput(out, s.Output, inner)
 		if len(s.Undo) > 0 {
 			fmt.Fprintf(out, "%sundo:\n", inner)
@@ -264,7 +318,7 @@ func describeSteps(out io.Writer, paint painter, steps []v1alpha1.StepStatus, no
 	}
 }
 
-func describeItems(out io.Writer, items []v1alpha1.ItemStatus, now time.Time, indent string) {
+func describeItems(out io.Writer, paint painter, items []v1alpha1.ItemStatus, now time.Time, indent string) {
 	for n := range items {
 		item := &items[n]
 		fmt.Fprintf(out, "%sitem %d  %s  %s", indent, n, short(item.Value), item.State)
@@ -274,6 +328,10 @@ func describeItems(out io.Writer, items []v1alpha1.ItemStatus, now time.Time, in
 		fmt.Fprintln(out)
 		if len(item.Attempts) > 1 {
 			describeAttempts(out, item.Attempts, now, indent+"  ")
+		}
+		if len(item.Undo) > 0 {
+			fmt.Fprintf(out, "%s  undo:\n", indent)
+			describeSteps(out, paint, item.Undo, now, indent+"    ")
 		}
 	}
 }

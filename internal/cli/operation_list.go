@@ -69,7 +69,7 @@ func (o *listOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if len(runs) == 0 && target != "" && !o.all {
-		if err := c.targetExists(cmd.Context(), kinds[0], target); err != nil {
+		if _, err := c.target(cmd.Context(), kinds[0], target); err != nil {
 			return err
 		}
 	}
@@ -169,7 +169,7 @@ func printRuns(out io.Writer, runs []*operationRun, now time.Time, namespaces, k
 		if kinds {
 			name, target = r.kind.Runs.ref(name), r.kind.Instances.ref(target)
 		}
-		row := []string{name, target, r.spec.Operation, string(stateOrPending(r.status.State)), dash(r.status.Step), triggerWord(r),
+		row := []string{name, target, r.spec.Operation, r.stateText(), dash(r.status.Step), triggerWord(r),
 			dash(r.duration(now)), shortDuration(now.Sub(r.object.GetCreationTimestamp().Time))}
 		if namespaces {
 			row = append([]string{dash(r.object.GetNamespace())}, row...)

@@ -41,12 +41,13 @@ func readParams(k *operationKind, operation, file string, given []string, stdin 
 		return nil, nil
 	}
 	var faults []string
+	set := paramSetter{schema: s, params: params, done: map[string]bool{}}
 	for _, p := range given {
 		name, text, ok := strings.Cut(p, "=")
 		if !ok || name == "" {
 			return nil, usagef("-p %q is not KEY=VALUE", p)
 		}
-		if err := setParam(params, s, name, text); err != nil {
+		if err := set.param(name, text); err != nil {
 			faults = append(faults, err.Error())
 		}
 	}
@@ -64,37 +65,57 @@ func readFileOr(file string, stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// setParam sets a parameter: name may be a path into an object, as a.b. A parameter that is a list grows by each value.
-func setParam(params map[string]any, s *apiextensionsv1.JSONSchemaProps, name, text string) error {
-	first, rest, nested := strings.Cut(name, ".")
-	if _, exact := s.Properties[name]; exact || !nested {
-		first, nested = name, false
-	}
-	p, known := property(s, first)
-	if !known {
-		return unknownParam(s, first)
-	}
-	if nested {
+// paramSetter sets the parameters of the command line.
+type paramSetter struct {
+	schema *apiextensionsv1.JSONSchemaProps
+	params map[string]any
+	// done are those that have been set, and cannot be set again.
+	done map[string]bool
+}
+
+// param sets a parameter: name may be a path into an object, as a.b. A parameter that is a list grows by each value.
+func (ps *paramSetter) param(name, text string) error {
+	s, params, rest, prefix := ps.schema, ps.params, name, ""
+	for {
+		first, tail, nested := strings.Cut(rest, ".")
+		if _, exact := s.Properties[rest]; exact || !nested {
+			first, nested = rest, false
+		}
+		p, known := property(s, first)
+		if !known {
+			return unknownParam(s, prefix, first)
+		}
+		if !nested {
+			return ps.assign(params, p, first, name, text)
+		}
 		if p.Type != "object" {
-			return fmt.Errorf("parameter %s is no object: %s cannot be set", first, name)
+			return fmt.Errorf("parameter %s is no object: %s cannot be set", prefix+first, name)
 		}
 		inner, _ := params[first].(map[string]any)
 		if inner == nil {
 			inner = map[string]any{}
 			params[first] = inner
 		}
-		return setParam(inner, p, rest, text)
+		s, params, rest, prefix = p, inner, tail, prefix+first+"."
 	}
+}
+
+// assign sets a field; path is its name with those of the objects that it is in.
+func (ps *paramSetter) assign(params map[string]any, p *apiextensionsv1.JSONSchemaProps, field, path, text string) error {
 	value, err := paramValue(p, text)
 	if err != nil {
-		return fmt.Errorf("parameter %s: %w", name, err)
+		return fmt.Errorf("parameter %s: %w", path, err)
 	}
 	if item, isItem := value.(listItem); isItem {
-		list, _ := params[first].([]any)
-		params[first] = append(list, item.value)
+		list, _ := params[field].([]any)
+		params[field] = append(list, item.value)
 		return nil
 	}
-	params[first] = value
+	if ps.done[path] {
+		return fmt.Errorf("parameter %s is given twice", path)
+	}
+	ps.done[path] = true
+	params[field] = value
 	return nil
 }
 
@@ -118,8 +139,13 @@ func property(s *apiextensionsv1.JSONSchemaProps, name string) (*apiextensionsv1
 	return nil, false
 }
 
-func unknownParam(s *apiextensionsv1.JSONSchemaProps, name string) error {
+// unknownParam says that there is no such parameter; prefix are the objects that it would be in.
+func unknownParam(s *apiextensionsv1.JSONSchemaProps, prefix, name string) error {
 	names := slices.Sorted(maps.Keys(s.Properties))
+	name = prefix + name
+	for i := range names {
+		names[i] = prefix + names[i]
+	}
 	hint := diag.DidYouMean(name, names)
 	if hint == "" {
 		hint = "there is " + diag.OneOf(names, 10)
@@ -197,7 +223,11 @@ func notAmong(p *apiextensionsv1.JSONSchemaProps, name string, value any) string
 	if slices.Contains(words, text) {
 		return ""
 	}
-	return strings.TrimSpace(fmt.Sprintf("parameter %s: %q is not one of %s; %s", name, text, strings.Join(words, ", "), diag.DidYouMean(text, words)))
+	fault := fmt.Sprintf("parameter %s: %q is not one of %s", name, text, strings.Join(words, ", "))
+	if hint := diag.DidYouMean(text, words); hint != "" {
+		fault += "; " + hint
+	}
+	return fault
 }
 
 // checkParams finds parameters that are missing or unknown, and values that are not among the possible ones. The API server
@@ -207,7 +237,7 @@ func checkParams(s *apiextensionsv1.JSONSchemaProps, params map[string]any) []st
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		p, known := property(s, name)
 		if !known {
-			faults = append(faults, unknownParam(s, name).Error())
+			faults = append(faults, unknownParam(s, "", name).Error())
 			continue
 		}
 		if fault := notAmong(p, name, params[name]); fault != "" {

@@ -96,8 +96,13 @@ func (o *startOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.targetExists(ctx, k, target); err != nil {
+	instance, err := c.target(ctx, k, target)
+	if err != nil {
 		return err
+	}
+	if instance != nil && instance.GetDeletionTimestamp() != nil {
+		return fmt.Errorf("%s is being deleted: no operation can be started any more; see: libretto operation describe %s",
+			k.Instances.ref(target), k.Instances.ref(target))
 	}
 	object := newRunObject(k, target, operation, o.name, params)
 	made, err := c.resource(k.Runs).Create(ctx, object, metav1.CreateOptions{FieldManager: cliManager})
@@ -154,11 +159,14 @@ func (k *operationKind) has(operation string) error {
 	return fmt.Errorf("%s has no operation %q; %s", k.Instances.Kind, operation, hint)
 }
 
-// targetExists refuses an instance that there is not. A user who may not read it is told by the run.
-func (c *operationClient) targetExists(ctx context.Context, k *operationKind, name string) error {
-	_, err := c.resource(k.Instances).Get(ctx, name, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		return nil
+// target reads an instance, and refuses one that there is not. It is nil for a user who may not read it: the run will tell.
+func (c *operationClient) target(ctx context.Context, k *operationKind, name string) (*unstructured.Unstructured, error) {
+	o, err := c.resource(k.Instances).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return o, nil
+	case !apierrors.IsNotFound(err):
+		return nil, nil
 	}
 	hint := ""
 	if list, err := c.resource(k.Instances).List(ctx, metav1.ListOptions{Limit: 500}); err == nil {
@@ -170,7 +178,7 @@ func (c *operationClient) targetExists(ctx context.Context, k *operationKind, na
 			hint = "; " + hint
 		}
 	}
-	return fmt.Errorf("there is no %s %s%s%s", k.Instances.Kind, name, c.where(k.Instances), hint)
+	return nil, fmt.Errorf("there is no %s %s%s%s", k.Instances.Kind, name, c.where(k.Instances), hint)
 }
 
 func newRunObject(k *operationKind, target, operation, name string, params map[string]any) *unstructured.Unstructured {

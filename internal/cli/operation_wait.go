@@ -22,6 +22,8 @@ const (
 	pollInterval = 400 * time.Millisecond
 	// unattended is how long nobody has to have worked on a run before that is said.
 	unattended = 10 * time.Second
+	// goneWithin is how long an instance may take to go whose run is gone.
+	goneWithin = 5 * time.Second
 )
 
 // waitFor says for what to wait.
@@ -43,15 +45,19 @@ func (w waitFor) ended(r *operationRun) bool {
 // view shows how a run goes.
 type view interface {
 	show(run *operationRun, now time.Time)
+	// after says how the run stood before the try that is to be shown.
+	after(before *v1alpha1.OperationRunStatus)
 	// note says something beside the steps.
 	note(text string)
 }
 
 // wait shows the steps of a run until it has ended. The error tells how it ended, if not well.
 func (c *operationClient) wait(ctx context.Context, out io.Writer, run *operationRun, w waitFor) (*operationRun, error) {
-	ref := run.kind.Runs.ref(run.name())
 	v := newView(out)
-	fmt.Fprintf(out, "%s of %s %s: %s\n", run.spec.Operation, run.kind.Instances.Kind, run.spec.Target, ref)
+	fmt.Fprintf(out, "%s of %s %s: %s\n", run.spec.Operation, run.kind.Instances.Kind, run.spec.Target, run.kind.Runs.ref(run.name()))
+	if w.retry != "" {
+		v.after(&run.status)
+	}
 	start := time.Now()
 	said := false
 	tick := time.NewTicker(pollInterval)
@@ -60,7 +66,7 @@ func (c *operationClient) wait(ctx context.Context, out io.Writer, run *operatio
 	for {
 		v.show(run, time.Now())
 		if w.ended(run) {
-			return run, c.verdict(out, run)
+			return run, c.verdict(ctx, out, run)
 		}
 		if !said && run.status.State == "" && time.Since(start) > unattended {
 			said = true
@@ -72,15 +78,14 @@ func (c *operationClient) wait(ctx context.Context, out io.Writer, run *operatio
 		case <-tick.C:
 		}
 		if w.timeout > 0 && time.Since(start) > w.timeout {
-			return run, errors.Join(fmt.Errorf("not ended after %s: it is %s%s, and goes on. See: %s", w.timeout, stateOrPending(run.status.State), atStep(run),
-				c.command("describe", run.kind, run.name())), lost)
+			return run, errors.Join(c.notEnded(run, w, time.Now()), lost)
 		}
 		o, err := c.resource(run.kind.Runs).Get(ctx, run.name(), metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return run, fmt.Errorf("%s is gone: somebody has deleted it, or its instance", ref)
+			return run, c.gone(ctx, out, run, w)
 		case apierrors.IsForbidden(err):
-			return run, fmt.Errorf("cannot read %s: %w", ref, err)
+			return run, fmt.Errorf("cannot read %s: %w", run.kind.Runs.ref(run.name()), err)
 		case err != nil:
 			lost = fmt.Errorf("the last look failed: %w", err) // it may pass
 			continue
@@ -88,6 +93,52 @@ func (c *operationClient) wait(ctx context.Context, out io.Writer, run *operatio
 		lost = nil
 		if run, err = newOperationRun(run.kind, o); err != nil {
 			return nil, err
+		}
+	}
+}
+
+// notEnded says that the time to wait is over.
+func (c *operationClient) notEnded(run *operationRun, w waitFor, now time.Time) error {
+	text := fmt.Sprintf("not ended after %s: it is %s%s, and goes on. See: %s", w.timeout, run.stateText(), atStep(run), c.command("describe", run.kind, run.name()))
+	if silence := run.silence(now); silence != "" {
+		text += "\n  " + silence
+	}
+	return errors.New(text)
+}
+
+// gone says what it means that the run is not there any more. The run of a Delete operation goes with its instance, and that goes when
+// the run has succeeded: perhaps between two looks.
+func (c *operationClient) gone(ctx context.Context, out io.Writer, run *operationRun, w waitFor) error {
+	ref, target := run.kind.Runs.ref(run.name()), run.kind.Instances.ref(run.spec.Target)
+	lost := fmt.Errorf("%s is gone: somebody has deleted it, or its instance", ref)
+	t, state := run.spec.Trigger, run.status.State
+	if t == nil || t.Type != v1alpha1.TriggerTypeDelete || state == v1alpha1.RunUndoing || w.ended(run) && state != v1alpha1.RunSucceeded {
+		return lost
+	}
+	if !c.targetGone(ctx, run) {
+		return lost
+	}
+	if op := c.operationOf(ctx, run); op != nil && op.OnFailure == v1alpha1.OperationFailureContinue && state != v1alpha1.RunSucceeded {
+		return fmt.Errorf("%s is gone with %s, which goes also if the operation fails (onFailure: Continue): how it ended was not seen", ref, target)
+	}
+	fmt.Fprintf(out, "succeeded; %s is gone\n", target)
+	return nil
+}
+
+// targetGone tells whether the instance of a run is gone, or goes in a moment.
+func (c *operationClient) targetGone(ctx context.Context, run *operationRun) bool {
+	for deadline := time.Now().Add(goneWithin); ; {
+		o, err := c.resource(run.kind.Instances).Get(ctx, run.spec.Target, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err), err == nil && o.GetDeletionTimestamp() == nil: // another one has its name
+			return true
+		case apierrors.IsForbidden(err), time.Now().After(deadline):
+			return false
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(pollInterval):
 		}
 	}
 }
@@ -100,7 +151,7 @@ func atStep(r *operationRun) string {
 }
 
 // verdict prints the output of a run that has succeeded; of any other it is the error, with what to do.
-func (c *operationClient) verdict(out io.Writer, run *operationRun) error {
+func (c *operationClient) verdict(ctx context.Context, out io.Writer, run *operationRun) error {
 	s := &run.status
 	if s.State == v1alpha1.RunSucceeded {
 		if len(s.Output) > 0 {
@@ -109,11 +160,11 @@ func (c *operationClient) verdict(out io.Writer, run *operationRun) error {
 		}
 		return nil
 	}
-	return errors.New(c.failure(run))
+	return errors.New(c.failure(ctx, run))
 }
 
 // failure says how a run ended that did not succeed, and what to do.
-func (c *operationClient) failure(run *operationRun) string {
+func (c *operationClient) failure(ctx context.Context, run *operationRun) string {
 	s := &run.status
 	how := map[v1alpha1.RunState]string{
 		v1alpha1.RunFailed: "failed", v1alpha1.RunCancelled: "was cancelled",
@@ -126,8 +177,8 @@ func (c *operationClient) failure(run *operationRun) string {
 	text += "\n  see:   " + c.command("describe", run.kind, run.name())
 	switch {
 	case run.spec.Cancel:
-	case s.State == v1alpha1.RunUnknown:
-		text += "\n  retry: " + c.command("retry", run.kind, run.name()) + " --from STEP   (look first whether step " + s.Step + " had its effect)"
+	case run.unknownStep() != "":
+		text += "\n  next:  " + strings.ReplaceAll(c.next(ctx, run), "\n", "\n       ")
 	default:
 		text += "\n  retry: " + c.command("retry", run.kind, run.name()) + "   (when the cause is mended)"
 	}
@@ -156,11 +207,34 @@ type lineView struct {
 
 func (v *lineView) note(text string) { fmt.Fprintln(v.out, "  "+text) }
 
+func (v *lineView) after(before *v1alpha1.OperationRunStatus) { v.seen = *before }
+
 func (v *lineView) show(run *operationRun, _ time.Time) {
+	if number, kept, again := anotherTry(&v.seen, &run.status); again {
+		fmt.Fprintf(v.out, "try %d:\n", number)
+		v.seen = v1alpha1.OperationRunStatus{Tries: number, Retry: run.status.Retry, Steps: kept}
+	}
 	for _, line := range changes(&v.seen, &run.status) {
 		fmt.Fprintln(v.out, "  "+line)
 	}
 	v.seen = run.status
+}
+
+// anotherTry tells whether the run has been begun again between two looks, or waits for that, which try it is, and which steps it has
+// kept of those before.
+func anotherTry(was, now *v1alpha1.OperationRunStatus) (number int32, kept []v1alpha1.StepStatus, again bool) {
+	if was.Retry == now.Retry || now.Tries == was.Tries && now.State.Ended() { // a retry that was refused is none
+		return 0, nil, false
+	}
+	for _, s := range now.Steps {
+		same := func(old v1alpha1.StepStatus) bool {
+			return old.Name == s.Name && old.State == s.State && old.EndTime.Equal(s.EndTime)
+		}
+		if s.State.Ended() && slices.ContainsFunc(was.Steps, same) {
+			kept = append(kept, s)
+		}
+	}
+	return max(was.Tries+1, now.Tries), kept, true
 }
 
 // changes says, a line each, what has happened between two looks at a run.
@@ -176,15 +250,11 @@ func changes(was, now *v1alpha1.OperationRunStatus) []string {
 	for _, s := range was.Steps {
 		before[s.Name] = s
 	}
-	again := was.Tries != 0 && was.Tries != now.Tries
 	for _, s := range now.Steps {
 		old := before[s.Name]
-		if again && !(old.State == v1alpha1.StepSucceeded && s.State == old.State) {
-			old = v1alpha1.StepStatus{}
-		}
 		out = append(out, stepChanges(&old, &s)...)
 	}
-	if now.State.Ended() && (was.State != now.State || again) {
+	if now.State.Ended() && was.State != now.State {
 		line := string(now.State)
 		if now.Duration != "" {
 			line += " in " + now.Duration
@@ -269,9 +339,13 @@ type liveView struct {
 	width func() int
 	drawn int
 	notes []string
+	// before is how the run stood before the try that is shown; nil: there is no such.
+	before *v1alpha1.OperationRunStatus
 }
 
 func (v *liveView) note(text string) { v.notes = append(v.notes, text) }
+
+func (v *liveView) after(before *v1alpha1.OperationRunStatus) { v.before = before.DeepCopy() }
 
 func (v *liveView) show(run *operationRun, now time.Time) {
 	lines := v.frame(run, now)
@@ -291,13 +365,24 @@ func (v *liveView) show(run *operationRun, now time.Time) {
 func (v *liveView) frame(run *operationRun, now time.Time) []string {
 	s := &run.status
 	width := v.width()
+	steps := s.Steps
+	var lines []string
+	if v.before != nil {
+		number, kept, again := anotherTry(v.before, s)
+		if !again {
+			return append(lines, "  "+v.paint.paint(bold, cut("to begin again", width-3)))
+		}
+		lines = append(lines, fmt.Sprintf("try %d:", number))
+		steps = slices.DeleteFunc(slices.Clone(steps), func(step v1alpha1.StepStatus) bool {
+			return slices.ContainsFunc(kept, func(k v1alpha1.StepStatus) bool { return k.Name == step.Name })
+		})
+	}
 	longest := 0
-	for _, step := range s.Steps {
+	for _, step := range steps {
 		longest = max(longest, len(step.Name))
 	}
-	var lines []string
-	for i := range s.Steps {
-		step := &s.Steps[i]
+	for i := range steps {
+		step := &steps[i]
 		mark, colour := stepMark(step.State)
 		text := fmt.Sprintf("%-*s  %6s", longest, step.Name, stepDuration(step, now))
 		if n := len(step.Attempts); n > 0 && step.Attempts[n-1].Number > 1 {
@@ -308,8 +393,17 @@ func (v *liveView) frame(run *operationRun, now time.Time) []string {
 		}
 		lines = append(lines, "  "+v.paint.paint(colour, mark)+" "+cut(text, width-5))
 	}
-	state := string(stateOrPending(s.State))
-	text := state
+	lines = append(lines, "  "+v.paint.paint(stateColour(s.State), cut(stateLine(run, now), width-3)))
+	for _, n := range v.notes {
+		lines = append(lines, "  "+v.paint.paint(yellow, cut(n, width-3)))
+	}
+	return lines
+}
+
+// stateLine is how the run stands, in one line.
+func stateLine(run *operationRun, now time.Time) string {
+	s := &run.status
+	text := run.stateText()
 	if s.StartTime != nil {
 		end := now
 		if s.CompletionTime != nil {
@@ -324,11 +418,7 @@ func (v *liveView) frame(run *operationRun, now time.Time) []string {
 	if s.Message != "" && !s.State.Ended() && !said {
 		text += ": " + strings.ReplaceAll(s.Message, "\n", " ")
 	}
-	lines = append(lines, "  "+v.paint.paint(stateColour(s.State), cut(text, width-3)))
-	for _, n := range v.notes {
-		lines = append(lines, "  "+v.paint.paint(yellow, cut(n, width-3)))
-	}
-	return lines
+	return text
 }
 
 // cut shortens a line to what fits, so that each is one row.
