@@ -149,38 +149,24 @@ func (c *catalog) lintChannel(ch olmChannel) []string {
 	say := func(format string, args ...any) {
 		f = append(f, fmt.Sprintf("channel %s: ", ch.Name)+fmt.Sprintf(format, args...))
 	}
-	entries, left := map[string]entry{}, map[string]bool{}
+	entries, left, skipped := map[string]entry{}, map[string]bool{}, map[string]bool{}
 	for _, e := range ch.Entries {
 		if _, ok := entries[e.Name]; ok {
 			say("%s stands in it twice", e.Name)
 		}
 		entries[e.Name] = e
 	}
-	skipped := map[string]string{} // by whom
 	for _, e := range ch.Entries {
-		if _, ok := c.bundles[e.Name]; !ok {
-			say("%s has no bundle", e.Name)
+		for _, s := range e.Skips {
+			skipped[s] = true
 		}
-		for _, older := range append(slices.Clone(e.Skips), e.Replaces) {
-			if older == "" {
-				continue
-			}
+		for _, older := range e.leaves() {
 			left[older] = true
 			if !lower(older, e.Name) {
 				say("%s goes to %s, which is not newer", older, e.Name)
 			}
 		}
-		for _, s := range e.Skips {
-			skipped[s] = e.Name
-		}
-		if e.Replaces == "" && e.SkipRange != "" && len(ch.Entries) > 1 {
-			say("%s has a skipRange and replaces nothing: older versions are not connected with it", e.Name)
-		}
-		if e.Replaces != "" {
-			if _, ok := entries[e.Replaces]; !ok && c.hasBundle(e.Replaces) {
-				say("%s replaces %s, which is not in the channel", e.Name, e.Replaces)
-			}
-		}
+		c.lintEntry(e, entries, say)
 	}
 	var heads []string
 	for name := range entries {
@@ -193,15 +179,34 @@ func (c *catalog) lintChannel(ch olmChannel) []string {
 		say("it must have one head, and has %d: %s", len(heads), strings.Join(heads, ", "))
 		return f
 	}
-	f = append(f, stranded(ch.Name, heads[0], entries, skipped)...)
-	return f
+	return append(f, stranded(ch.Name, heads[0], entries, skipped)...)
+}
+
+func (c *catalog) lintEntry(e entry, entries map[string]entry, say func(string, ...any)) {
+	if !c.hasBundle(e.Name) {
+		say("%s has no bundle", e.Name)
+	}
+	if e.Replaces == "" && e.SkipRange != "" && len(entries) > 1 {
+		say("%s has a skipRange and replaces nothing: older versions are not connected with it", e.Name)
+	}
+	if _, ok := entries[e.Replaces]; !ok && c.hasBundle(e.Replaces) {
+		say("%s replaces %s, which is not in the channel", e.Name, e.Replaces)
+	}
+}
+
+// leaves are the entries from which an upgrade goes to this one.
+func (e entry) leaves() []string {
+	if e.Replaces == "" {
+		return e.Skips
+	}
+	return append(slices.Clone(e.Skips), e.Replaces)
 }
 
 // stranded tells which versions do not come to the head. A skipped one goes to what skips it, whatever it says itself.
-func stranded(channel, head string, entries map[string]entry, skipped map[string]string) []string {
+func stranded(channel, head string, entries map[string]entry, skipped map[string]bool) []string {
 	next := map[string][]string{}
 	for name, e := range entries {
-		if _, ok := skipped[name]; !ok || e.Replaces == "" {
+		if !skipped[name] {
 			next[e.Replaces] = append(next[e.Replaces], name)
 		}
 		for _, s := range e.Skips {
