@@ -419,6 +419,8 @@ func (w *world) changeRun(name, op string, spec map[string]any) error {
 	}
 	if _, retry := spec["retry"]; retry && (!run.Status.State.Ended() || run.Status.State == v1alpha1.RunSucceeded) {
 		return fmt.Errorf("run %s cannot be retried: it is %s", run.Name, run.Status.State)
+	} else if retry && run.Spec.Cancel {
+		return fmt.Errorf("run %s cannot be retried: it was cancelled; start another one", run.Name)
 	}
 	if retry, _ := spec["retry"].(map[string]any); retry["from"] != nil {
 		if err := w.hasStep(run.Spec.Operation, fmt.Sprint(retry["from"])); err != nil {
