@@ -41,7 +41,7 @@ const (
 	// PLURAL.GROUP.
 	AnnotationOperationsOf = "libretto.dev/operations-of"
 
-	// AnnotationForceDelete: "true" on an instance that is being deleted lets it go at once. What it has made and the garbage
+	// AnnotationForceDelete: "true" on an instance, or an operation object, that is being deleted lets it go at once. What it has made and the garbage
 	// collector does not reach is left behind; an event names it.
 	AnnotationForceDelete = "libretto.dev/force-delete"
 

@@ -218,6 +218,8 @@ type Attempt struct {
 	ID string `json:"id"`
 	// Number counts from 1.
 	Number int32 `json:"number"`
+	// Engine identifies the process that was to begin it.
+	Engine string `json:"engine,omitempty"`
 	// Verify: it asks whether the attempt before had its effect.
 	Verify    bool              `json:"verify,omitempty"`
 	State     StepState         `json:"state"`

@@ -122,8 +122,9 @@ func (s *scope) letGoCommand() string {
 func (s *scope) cannotRun(p problem) (bool, time.Duration, error) {
 	waited := s.sinceDeletion()
 	if len(p.denied) == 0 && p.reason != v1alpha1.ReasonImpersonationDenied && p.reason != v1alpha1.ReasonForbidden && p.reason != v1alpha1.ReasonKindNotFound {
+		p.message += "; or let the instance go without it: " + s.letGoCommand()
 		s.problem(p)
-		return false, retryAfter(s.failures()), nil
+		return false, min(retryAfter(s.failures()), 30*time.Second), nil
 	}
 	if waited < abandonAfter {
 		s.problem(p)

@@ -166,10 +166,17 @@ func (s *scope) turn() operation.Turn {
 	}
 	objects := s.run.Set().OperationsOf(engine.Request{Namespace: s.req.Namespace, Name: s.parsed.Spec.Target})
 	runs := make([]*operation.Run, 0, len(objects))
+	parents := map[string]bool{}
+	for _, o := range objects {
+		parents[parentOf(o)] = !ended(o) || parents[parentOf(o)]
+	}
 	for _, o := range objects {
 		if o.UID == s.obj.UID {
 			runs = append(runs, s.parsed)
 			continue
+		}
+		if ended(o) && !parents[o.Name] {
+			continue // it has no say; there may be many
 		}
 		if of := o.Labels[v1alpha1.LabelTarget]; of != "" && of != string(s.instance.UID) {
 			continue // of an earlier instance of that name
@@ -179,6 +186,22 @@ func (s *scope) turn() operation.Turn {
 		}
 	}
 	return operation.Turns(s.run.Clock().Now(), runs, s.entry.Program.Operation, s.instance.Deleting())[s.req.Name]
+}
+
+// ended tells whether a run has ended for good, without reading all of it.
+func ended(o *watch.Object) bool {
+	spec, _ := o.Content["spec"].(map[string]any)
+	status, _ := o.Content["status"].(map[string]any)
+	state, _ := status["state"].(string)
+	return v1alpha1.RunState(state).Ended() && spec["retry"] == nil
+}
+
+// parentOf is the name of the run whose step began this one; empty: none.
+func parentOf(o *watch.Object) string {
+	spec, _ := o.Content["spec"].(map[string]any)
+	trigger, _ := spec["trigger"].(map[string]any)
+	parent, _ := trigger["parent"].(string)
+	return parent
 }
 
 // noInstance is the turn of a run whose instance is not seen.
@@ -256,6 +279,8 @@ func (s *scope) remove(ctx context.Context) (reconcile.Result, error) {
 	}
 	leaving := s.instance == nil || s.instance.Deleting()
 	switch {
+	case s.obj.Annotations[v1alpha1.AnnotationForceDelete] == "true":
+		return reconcile.Result{}, s.letGo(ctx) // what it has made is left behind
 	case s.handledDeletion():
 		return reconcile.Result{}, nil // its end wakes
 	case !s.parsed.Status.State.Ended() && s.instance != nil:

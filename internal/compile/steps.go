@@ -115,7 +115,7 @@ func (o *operationCompiler) step(s *v1alpha1.Step, name, path string) (*program.
 	o.action(&s.Action, out, path, env)
 	if out.OnUnknown == "" {
 		out.OnUnknown = v1alpha1.UnknownPolicyRetry
-		if !out.Action.Knows() {
+		if !out.Action.Knows() || out.Action.Run != nil { // another run of unknown outcome is not begun anew by itself
 			out.OnUnknown = v1alpha1.UnknownPolicyFail
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/version"
 )
 
 // Factory makes clients. Its clients share connections, and one RESTMapper: what kinds there are is the same for all.
@@ -24,6 +25,9 @@ func NewFactory(base *rest.Config) (*Factory, error) {
 	cfg := rest.CopyConfig(base)
 	// The API server's own priority and fairness shares the load; a limit here would let definitions wait for each other.
 	cfg.QPS, cfg.Burst, cfg.RateLimiter = -1, 0, nil
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = "libretto/" + version.Get().Version
+	}
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client of the API server: %w", err)

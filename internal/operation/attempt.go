@@ -84,7 +84,7 @@ func (w *worker) attempt(u unit, verify bool, number int32) bool {
 	if !verify && !w.ready(u) {
 		return false
 	}
-	a := v1alpha1.Attempt{Number: number, Verify: verify, State: v1alpha1.StepRunning, StartTime: micro(m.now)}
+	a := v1alpha1.Attempt{Number: number, Verify: verify, Engine: m.in.Engine, State: v1alpha1.StepRunning, StartTime: micro(m.now)}
 	a.ID = w.id(u, number)
 	if verify {
 		a.ID = fmt.Sprintf("%s.v%d", a.ID, asked(*u.attempts, number)+1)
@@ -197,6 +197,9 @@ func (w *worker) attemptDeadline(a *v1alpha1.Attempt) time.Time {
 // look finds out how a running attempt stands. It tells whether it has ended.
 func (w *worker) look(u unit, a *v1alpha1.Attempt) bool {
 	standing, result := w.m.in.Known(a.ID)
+	if standing == NotBegun && a.Engine != w.m.in.Engine {
+		standing = Absent // another process has written, and begun, the attempt that this one was about to begin
+	}
 	deadline := w.attemptDeadline(a)
 	switch standing {
 	case Done:
@@ -254,7 +257,7 @@ func (w *worker) notBegun(a *v1alpha1.Attempt) bool {
 		return false
 	}
 	standing, _ := w.m.in.Known(a.ID)
-	return standing == NotBegun
+	return standing == NotBegun && a.Engine == w.m.in.Engine
 }
 
 // canLook tells whether the attempt can find out by itself what it has done. A request that may be repeated does not find out:

@@ -173,7 +173,7 @@ func (m *machine) remove() {
 	m.out.Removed = m.list(m.op.OnRemove, &m.st.Removal, m.now.Add(forever), "remove.", nil)
 	if s := m.removal(); s != nil {
 		m.st.Reason = ReasonRemovalFailed
-		m.st.Message = bounded(fmt.Sprintf("onRemove: step %s: %s; it is tried again", s.Name, s.Message))
+		m.st.Message = bounded(fmt.Sprintf("onRemove: step %s: %s; it is tried again; to remove the record without it, annotate it with %s=true", s.Name, s.Message, v1alpha1.AnnotationForceDelete))
 	} else {
 		m.st.Reason, m.st.Message = ReasonSucceeded, ""
 	}

@@ -434,7 +434,21 @@ func (m *machine) succeed() {
 		return
 	}
 	m.st.Output = object
-	m.end(v1alpha1.RunSucceeded, ReasonSucceeded, "")
+	m.end(v1alpha1.RunSucceeded, ReasonSucceeded, m.imperfect())
+}
+
+// imperfect names the steps that have not succeeded, of a run that has.
+func (m *machine) imperfect() string {
+	var steps []string
+	for i := range m.st.Steps {
+		if s := &m.st.Steps[i]; s.State == v1alpha1.StepFailed || s.State == v1alpha1.StepUnknown {
+			steps = append(steps, fmt.Sprintf("%s: %s", s.Name, s.State))
+		}
+	}
+	if len(steps) == 0 {
+		return ""
+	}
+	return "not all steps have succeeded: " + strings.Join(steps, ", ")
 }
 
 // deadline is when the run has to have ended.

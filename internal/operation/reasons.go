@@ -20,6 +20,8 @@ const (
 	ReasonUndoFailed = "UndoFailed"
 	// ReasonOutputFailed: the output could not be computed.
 	ReasonOutputFailed = "OutputFailed"
+	// ReasonTooLarge: what the steps yield is more than an object can hold.
+	ReasonTooLarge = "TooLarge"
 	// ReasonTimeout: the time of the operation is over.
 	ReasonTimeout = "Timeout"
 	// ReasonCancelled: spec.cancel, a newer run in its place, or the deletion of the instance.

@@ -21,6 +21,8 @@ const (
 	MaxOutput = 8 * 1024
 	// maxMessage is how long a message may be.
 	maxMessage = 1024
+	// maxStatus is how large the status of a run may become. An object of more than 1.5 MB cannot be stored.
+	maxStatus = 768 * 1024
 	// maxRemembered is the size of the items of a forEach, as JSON.
 	maxRemembered = 16 * 1024
 )
@@ -58,11 +60,33 @@ func (m *machine) finish() {
 	if len(m.op.Steps) > 0 {
 		m.st.Progress = fmt.Sprintf("%d/%d", done, len(m.op.Steps))
 	}
+	m.bound()
 	m.condition()
 	if m.out.Changed = !same(&m.in.Run.Status, m.st); m.out.Changed {
 		m.out.Status = m.st
 	} else {
 		m.out.Status = &m.in.Run.Status
+	}
+}
+
+// bound keeps the status so small that it can be stored: of steps that have ended, what is known of attempts and items goes first;
+// if that is not enough, the run ends.
+func (m *machine) bound() {
+	if size(m.st) <= maxStatus {
+		return
+	}
+	for i := range m.st.Steps {
+		if s := &m.st.Steps[i]; s.State.Ended() && m.st.State != v1alpha1.RunUndoing {
+			s.Attempts, s.Items = nil, nil
+		}
+	}
+	if size(m.st) <= maxStatus || m.st.State.Ended() {
+		return
+	}
+	m.halt("the run became too large")
+	m.end(v1alpha1.RunFailed, ReasonTooLarge, fmt.Sprintf("what is kept of the steps has more than %d KiB; yield less, or do it in several operations", maxStatus/1024))
+	for i := range m.st.Steps {
+		m.st.Steps[i].Items = nil
 	}
 }
 

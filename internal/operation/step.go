@@ -3,6 +3,7 @@ package operation
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
@@ -142,7 +143,7 @@ func (w *worker) items() bool {
 			continue
 		}
 		if item.State == v1alpha1.StepPending {
-			if failed || w.m.closing || running >= max(w.step.Parallel, 1) {
+			if failed && w.step.OnFailure != v1alpha1.StepFailureContinue || w.m.closing || running >= max(w.step.Parallel, 1) {
 				continue
 			}
 			item.State = v1alpha1.StepRunning
@@ -161,6 +162,9 @@ func (w *worker) items() bool {
 
 // sumUp ends a step with items, if none is left to be done.
 func (w *worker) sumUp() bool {
+	if w.step.OnFailure == v1alpha1.StepFailureContinue && slices.ContainsFunc(w.s.Items, func(i v1alpha1.ItemStatus) bool { return !i.State.Ended() }) {
+		return false // all are tried
+	}
 	for _, state := range []v1alpha1.StepState{v1alpha1.StepUnknown, v1alpha1.StepFailed} {
 		for i := range w.s.Items {
 			if item := &w.s.Items[i]; item.State == state {

@@ -177,6 +177,9 @@ func (t *turns) decide(r *Run) {
 	}
 	for _, other := range inTheWay {
 		if why := t.blocks(other, r, op); why != "" {
+			if slices.ContainsFunc(t.ahead, func(a *Run) bool { return t.depth(r) == 0 && t.blocks(a, r, op) != "" }) {
+				why = "other runs of the instance that wait go first" // which ones changes often, and each change is a write
+			}
 			t.out[r.Name] = Turn{Reason: ReasonWaitsForTurn, Message: why}
 			t.ahead = append(t.ahead, r)
 			return

@@ -108,7 +108,9 @@ type Input struct {
 	Turn      Turn
 	// Revision of the definition at work.
 	Revision string
-	Eval     Evaluator
+	// Engine identifies this process.
+	Engine string
+	Eval   Evaluator
 	// Known tells what this process knows of an attempt, and its last Result.
 	Known func(attempt string) (Standing, Result)
 	// Removing: the run is being deleted, and the steps of onRemove have to be done (Operation.OnRemove) if it had succeeded.

@@ -2,13 +2,16 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
+	"github.com/libretto-dev/libretto/internal/apply"
 	"github.com/libretto-dev/libretto/internal/engine"
 	"github.com/libretto-dev/libretto/internal/operation"
 	"github.com/libretto-dev/libretto/internal/program"
@@ -35,9 +38,11 @@ const (
 
 // Runner drives the runs of one definition. It is safe for concurrent use; one run is driven by one goroutine at a time.
 type Runner struct {
-	run   *engine.Run
-	doer  Doer
-	slots chan struct{}
+	run  *engine.Run
+	doer Doer
+	// engine identifies this process.
+	engine string
+	slots  chan struct{}
 
 	mu         sync.Mutex
 	activities map[string]*activity
@@ -58,7 +63,7 @@ type activity struct {
 
 // New returns a Runner.
 func New(run *engine.Run, doer Doer) *Runner {
-	return &Runner{run: run, doer: doer, slots: make(chan struct{}, maxActive), activities: map[string]*activity{}, proposed: map[string]types.UID{}}
+	return &Runner{run: run, doer: doer, engine: utilrand.String(10), slots: make(chan struct{}, maxActive), activities: map[string]*activity{}, proposed: map[string]types.UID{}}
 }
 
 // Record is a run, and where it is kept.
@@ -96,11 +101,15 @@ func (r *Runner) Advance(ctx context.Context, rec Record) (Advanced, error) {
 	now := r.run.Clock().Now()
 	d := operation.Decide(operation.Input{
 		Now: now, Operation: rec.Operation, Run: rec.Run, Turn: rec.Turn, Revision: rec.Revision, Removing: rec.Removing,
-		Eval: NewEvaluator(r.run, rec.Program, rec.Instance), Known: r.known,
+		Engine: r.engine,
+		Eval:   NewEvaluator(r.run, rec.Program, rec.Instance), Known: r.known,
 	})
 	if d.Changed {
 		if err := rec.Persist(ctx, d.Status); err != nil {
-			r.propose(rec, d.Start)
+			var lost *apply.TransientError
+			if errors.As(err, &lost) && lost.Unknown { // it may stand there all the same
+				r.propose(rec, d.Start)
+			}
 			return Advanced{}, err
 		}
 		rec.Run.Status = *d.Status

@@ -68,6 +68,7 @@ func (e *Executor) outcome(req Request, err error) operation.Result {
 		conflict    *apply.ConflictError
 		terminating *apply.NamespaceTerminatingError
 		transient   *apply.TransientError
+		forbidden   *apply.ForbiddenError
 	)
 	out := operation.Result{Outcome: operation.Failed, Message: bounded(err.Error(), maxMessage)}
 	switch {
@@ -77,6 +78,8 @@ func (e *Executor) outcome(req Request, err error) operation.Result {
 		out.Outcome, out.Again = operation.Waiting, wait.again
 	case errors.As(err, &pending):
 		return e.hold(req, out.Message)
+	case errors.As(err, &forbidden):
+		out.RetryAfter = retryForbidden // somebody has to give the right
 	case errors.As(err, &cost), errors.As(err, &invalid), errors.As(err, &conflict), errors.As(err, &terminating):
 		out.Outcome = operation.FailedForGood
 	case errors.As(err, &immutable):
@@ -95,6 +98,9 @@ func (e *Executor) outcome(req Request, err error) operation.Result {
 	}
 	return out
 }
+
+// retryForbidden is how long to wait at least for a right that is missing.
+const retryForbidden = 30 * time.Second
 
 // passing tells whether an error says that the API server could not be asked: what was begun goes on all the same.
 func passing(err error) bool {

@@ -216,8 +216,33 @@ func (x *exchange) failed(ctx context.Context, err error) error {
 	return temporary("%s: %s", x, bounded(message, maxTail))
 }
 
-// String is the method and the URL without its query, which may hold what is secret.
-func (x *exchange) String() string { return x.action.Method + " " + plainURL(x.url) }
+// String is the method and the URL without its query, which may hold what is secret; so may the path, if the URL reads a Secret.
+func (x *exchange) String() string {
+	if readsSecret(x.req.Program, x.action.URL) {
+		return x.action.Method + " " + x.url.Scheme + "://" + x.url.Host + "/…"
+	}
+	return x.action.Method + " " + plainURL(x.url)
+}
+
+// readsSecret tells whether a template reads an external or a resource that is a Secret, by itself or through a variable.
+func readsSecret(p *program.Program, t *program.Template) bool {
+	secret := map[string]bool{}
+	for i := range p.Externals {
+		secret[p.Externals[i].Name] = p.Externals[i].Kind.Kind == "Secret"
+	}
+	for _, n := range p.Nodes {
+		secret[n.Name] = slices.ContainsFunc(n.Kinds, func(k program.Kind) bool { return k.Kind == "Secret" })
+	}
+	for _, v := range p.Variables { // each reads those before it
+		secret[v.Name] = slices.ContainsFunc(v.Expr.Variables(), func(name string) bool { return secret[name] })
+	}
+	for _, u := range t.Uses {
+		if slices.ContainsFunc(u.Expr.Variables(), func(name string) bool { return secret[name] }) {
+			return true
+		}
+	}
+	return false
+}
 
 func plainURL(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
 

@@ -58,7 +58,13 @@ func (e *Executor) child(req Request, a *program.RunAction) (apply.Target, error
 	}
 	kind, err := e.served(req.Program.OperationKind.Kind)
 	return apply.Target{Kind: kind, Namespace: req.Instance.GetNamespace(),
-		Name: operation.NameFor(req.Instance.GetName(), a.Operation, req.Start.Attempt.ID)}, err
+		Name: operation.NameFor(req.Instance.GetName(), a.Operation, childID(req))}, err
+}
+
+// childID is what the other run is begun for: the attempt, or the one that it takes the place of after a retry by a user, when
+// nobody knew what came of that: what has been found out about the other run since then holds.
+func childID(req Request) string {
+	return fmt.Sprintf("%s.%d", req.Start.Key, req.Start.Attempt.Number)
 }
 
 func (e *Executor) childObject(req Request, a *program.RunAction, t apply.Target) (*unstructured.Unstructured, error) {
@@ -87,7 +93,7 @@ func (e *Executor) childObject(req Request, a *program.RunAction, t apply.Target
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	labels[v1alpha1.LabelRun], annotations[v1alpha1.AnnotationAttempt] = string(req.Run.UID), req.Start.Attempt.ID
+	labels[v1alpha1.LabelRun], annotations[v1alpha1.AnnotationAttempt] = string(req.Run.UID), childID(req)
 	obj.SetLabels(labels)
 	obj.SetAnnotations(annotations)
 	return obj, nil
@@ -95,7 +101,7 @@ func (e *Executor) childObject(req Request, a *program.RunAction, t apply.Target
 
 // childResult tells how the other run stands.
 func (e *Executor) childResult(req Request, t apply.Target, live *unstructured.Unstructured) (operation.Result, error) {
-	if live.GetAnnotations()[v1alpha1.AnnotationAttempt] != req.Start.Attempt.ID {
+	if live.GetAnnotations()[v1alpha1.AnnotationAttempt] != childID(req) {
 		return operation.Result{}, permanent("operation object %s exists and was not made by this step", t.Name)
 	}
 	child, err := operation.Parse(live.Object)
@@ -125,9 +131,13 @@ func (e *Executor) childResult(req Request, t apply.Target, live *unstructured.U
 	}
 	out.Output, out.Message = nil, bounded(fmt.Sprintf("%s is %s: %s", what, st.State, st.Message), maxMessage)
 	out.Outcome = operation.Failed
-	if st.State != v1alpha1.RunFailed {
-		// Cancelled on purpose, or nobody knows: it is not begun anew behind somebody's back.
+	switch st.State {
+	case v1alpha1.RunUnknown:
+		out.Outcome = operation.Unknown
+		out.Message += "; look what came of it, retry that one if need be, and then this one"
+	case v1alpha1.RunCancelled: // on purpose: it is not begun anew behind somebody's back
 		out.Outcome = operation.FailedForGood
+	case v1alpha1.RunFailed, v1alpha1.RunPending, v1alpha1.RunRunning, v1alpha1.RunUndoing, v1alpha1.RunSucceeded:
 	}
 	return out, nil
 }

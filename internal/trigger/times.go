@@ -172,8 +172,8 @@ func (s *subject) interval(t *program.Trigger) {
 		return
 	}
 	every, err := program.ParseDuration(text)
-	if err != nil || every <= 0 {
-		s.problem(t, fmt.Errorf("every %q is no interval such as 10m", text))
+	if err != nil || every < time.Second {
+		s.problem(t, fmt.Errorf("every %q is no interval such as 10m, of one second at least", text))
 		return
 	}
 	idleSince := s.idleSince(t)
