@@ -45,6 +45,7 @@ for image in scorecard-test:scorecard scorecard-untar:untar scorecard-storage:un
     --out "$OLM_TEST_DIR/images/${image%:*}.tar"
 done
 hack/image.sh scorecard --arch "$(go env GOARCH)" --tag ghcr.io/libretto-dev/libretto-scorecard:v0.1.0 --out "$OLM_TEST_DIR/images" >&2
+hack/image.sh catalog --arch "$(go env GOARCH)" --out "$OLM_TEST_DIR/images" >&2
 
 LIBRETTO_BIN=$OLM_TEST_DIR/libretto
 CGO_ENABLED=0 go build -trimpath -o "$LIBRETTO_BIN" .
@@ -58,7 +59,7 @@ env -u CI LIBRETTO_TEST_OLM=1 "$devcluster" run --quiet --node -- bash -c '
     "$DEVCLUSTER_BIN" load-image --dir "$DEVCLUSTER_DIR" "$OLM_TEST_DIR/$v/manager.oci.tar" >/dev/null
     ctr -a "$DEVCLUSTER_DIR/containerd/containerd.sock" -n k8s.io images tag "ghcr.io/libretto-dev/libretto:v$v" "$(cat "$OLM_TEST_DIR/$v/image")" >/dev/null
   done
-  for image in scorecard-test scorecard-untar scorecard-storage scorecard-"$(go env GOARCH)"; do
+  for image in scorecard-test scorecard-untar scorecard-storage {scorecard,catalog}-"$(go env GOARCH)"; do
     "$DEVCLUSTER_BIN" load-image --dir "$DEVCLUSTER_DIR" "$OLM_TEST_DIR/images/$image.tar" >/dev/null
   done
   "$OLM_TEST_DIR/olm.test" -test.v -test.run "^TestOLM$" -test.timeout 20m "$@"' e2e-olm "$@"

@@ -73,6 +73,9 @@ func TestOLM(t *testing.T) {
 		m.succeeded(t, "0.1.0")
 		runs(t, m, "0.1.0")
 	})
+	step("the image of the catalogue serves", func(t *testing.T) {
+		catalogImage(t, m)
+	})
 	step("a definition works", func(t *testing.T) {
 		admission(t)
 		serveGreetings(t)
@@ -360,4 +363,39 @@ func kustomize(t *testing.T, m *lifecycleManager) {
 	libretto(t, "uninstall", "--yes", "--instances", "Delete")
 	kubectl(t, "delete", "-k", dir, "--timeout=120s")
 	m.log(t, "config/default is removed")
+}
+
+// catalogImage runs the image that the README names, as OLM would, and lets OLM connect to it.
+func catalogImage(t *testing.T, m *lifecycleManager) {
+	applyText(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: catalogue, namespace: libretto-system}
+spec:
+  terminationGracePeriodSeconds: 0
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: registry-server
+    image: ghcr.io/libretto-dev/libretto-catalog:latest
+    imagePullPolicy: IfNotPresent
+    ports: [{name: grpc, containerPort: 50051}]
+    readinessProbe: {exec: {command: [grpc_health_probe, "-addr=:50051"]}, periodSeconds: 1, timeoutSeconds: 5}
+    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+`)
+	kubectl(t, "wait", "--for=condition=Ready", "--timeout=120s", "-n", namespace, "pod/catalogue")
+	pod, err := get("pod", "-n", namespace, "catalogue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ip, _, _ := unstructured.NestedString(pod.Object, "status", "podIP")
+	applyText(t, fmt.Sprintf(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: CatalogSource
+metadata: {name: catalogue, namespace: olm}
+spec: {sourceType: grpc, address: "%s:50051"}
+`, ip))
+	kubectl(t, "wait", "--for=jsonpath={.status.connectionState.lastObservedState}=READY", "--timeout=120s", "-n", "olm", "catalogsource/catalogue")
+	kubectl(t, "delete", "-n", "olm", "catalogsource", "catalogue")
+	kubectl(t, "delete", "-n", namespace, "pod", "catalogue")
+	m.log(t, "OLM reads the catalogue from its image")
 }
