@@ -9,8 +9,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 devcluster=$(hack/devcluster/build.sh node)
-export OLM_BIN CATALOG_BIN OPM_BIN SDK_BIN OLM_TEST_DIR LIBRETTO_BIN
+export OLM_BIN CATALOG_BIN OPM_BIN SDK_BIN OLMV1_RENDER_BIN OLM_TEST_DIR LIBRETTO_BIN
 OLM_BIN=$(hack/tool.sh olm) CATALOG_BIN=$(hack/tool.sh catalog) OPM_BIN=$(hack/tool.sh opm) SDK_BIN=$(hack/tool.sh operator-sdk)
+OLMV1_RENDER_BIN=$(hack/tools/olmv1/build.sh)
 OLM_TEST_DIR=$(mktemp -d)
 trap 'rm -rf "$OLM_TEST_DIR"' EXIT
 

@@ -25,6 +25,8 @@ validate bundle
 validate bundle --select-optional suite=operatorframework --optional-values=k8s-version=1.36
 validate bundle --select-optional name=operatorhub
 validate bundle --select-optional name=good-practices
+echo "OLM v1 loads, validates and renders the bundle"
+"$(hack/tools/olmv1/build.sh)" bundle libretto-system >/dev/null
 echo "opm validate catalog"
 "$opm" validate catalog
 go run ./hack/bundle lint catalog

@@ -121,6 +121,9 @@ func TestOLM(t *testing.T) {
 	step("kustomize", func(t *testing.T) {
 		kustomize(t, m)
 	})
+	step("as OLM v1 renders it", func(t *testing.T) {
+		renderedByV1(t, m)
+	})
 }
 
 // runs looks at the pods of the manager: which image, and that they are ready.
