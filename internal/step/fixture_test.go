@@ -113,7 +113,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.program = &program.Program{Name: "shop", Instance: kind("Shop", "shops"), WriteStatus: true,
 		OperationKind: &program.OperationKinds{Kind: kind("ShopOperation", "shopoperations")},
-		Operations:    []*program.Operation{{Name: "other"}, {Name: "main"}}}
+		Operations:    []*program.Operation{{Name: "other", HasParams: true}, {Name: "main"}}}
 	w.instance = w.create(fmt.Sprintf("{apiVersion: %s/v1, kind: Shop, metadata: {name: shop}, spec: {}}", group))
 	made := w.create(fmt.Sprintf("{apiVersion: %s/v1, kind: ShopOperation, metadata: {name: shop-main-1}, spec: {target: shop, operation: main}}", group))
 	w.run = &operation.Run{Namespace: w.namespace, Name: made.GetName(), UID: made.GetUID(),

@@ -333,7 +333,7 @@ func TestEventSetLogRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for state, want := range map[string]operation.Outcome{"Running": operation.Waiting, "Failed": operation.Failed, "Unknown": operation.FailedForGood, "Cancelled": operation.FailedForGood} {
+	for state, want := range map[string]operation.Outcome{"Running": operation.Waiting, "Failed": operation.Failed, "Unknown": operation.Unknown, "Cancelled": operation.FailedForGood} {
 		end(state)
 		expect(t, w.executor.Do(t.Context(), again(req, r)), want)
 	}
