@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# image.sh manager|scorecard|bundle|catalog [--tag IMAGE] [--out DIR] [--arch ARCH]...
+# image.sh manager|scorecard|bundle|catalog [--tag IMAGE] [--out DIR] [--arch ARCH]... [--from DIR]
 #
 # Builds an image, for each architecture that Libretto is released for unless some are named, without a base image and without a
 # network. With --out the images go to DIR: NAME.oci.tar, an archive of the index with all architectures, and NAME-ARCH.tar, which
 # a container runtime loads. Without it they stay in the storage of buildah. The same sources make the same digests.
+#
+# --from is where bundle/ and bundle.Dockerfile are, if not in the tree.
 #
 # It takes buildah, or docker where that is not there; --out is for buildah alone.
 set -euo pipefail
@@ -12,12 +14,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 architectures=(amd64 arm64)
 name=${1:?usage: image.sh manager|scorecard|bundle|catalog [--tag IMAGE] [--out DIR] [--arch ARCH]...}
 shift
-tag='' out='' chosen=()
+tag='' out='' from=. chosen=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --tag) tag=$2 ;;
     --out) out=$2 ;;
     --arch) chosen+=("$2") ;;
+    --from) from=$2 ;;
     *) echo "image.sh: no option $1" >&2; exit 2 ;;
   esac
   shift 2
@@ -64,8 +67,8 @@ context() {
       ;;
     bundle)
       : "${tag:=$bundle_image:v$version}"
-      file=bundle.Dockerfile
-      cp -r bundle "$dir/"
+      file=$from/bundle.Dockerfile
+      cp -r "$from/bundle" "$dir/"
       ;;
     catalog)
       : "${tag:=ghcr.io/libretto-dev/libretto-catalog:latest}"

@@ -3,7 +3,8 @@
 #
 # Builds a pinned tool into a cache outside the tree, unless it is there, and prints its path. The tools are
 # controller-gen and kustomize (pinned in hack/tools), golangci-lint with kube-api-linter (pinned in hack/lint), and those of
-# the Operator Framework: operator-sdk, opm, olm, catalog, scorecard-test, grpc-health-probe (pinned in hack/tools/olm, minutes to build).
+# the Operator Framework: operator-sdk, opm, olm, catalog, cpb, scorecard-test, grpc-health-probe (pinned in hack/tools/olm,
+# minutes to build).
 #
 # The cache is ${XDG_CACHE_HOME:-~/.cache}/libretto/tools/, by a hash of the pins and the toolchain.
 set -euo pipefail
@@ -26,6 +27,7 @@ case "$name" in
     ;;
   opm) module=tools/olm package=$olm/operator-registry/cmd/opm flags=("${olm_flags[@]}") ;;
   grpc-health-probe) module=tools/olm package=github.com/grpc-ecosystem/grpc-health-probe flags=("${olm_flags[@]}") ;;
+  cpb) module=tools/olm package=$olm/operator-lifecycle-manager/util/cpb flags=("${olm_flags[@]}") ;;
   olm | catalog) module=tools/olm package=$olm/operator-lifecycle-manager/cmd/$name flags=("${olm_flags[@]}") ;;
   golangci-lint) module=lint package=. ;;
   *) echo "tool.sh: no tool $name" >&2; exit 2 ;;

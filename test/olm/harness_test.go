@@ -62,7 +62,8 @@ metadata: {name: cluster}
 spec: {features: {disableCopiedCSVs: true}}
 `)
 	m.start(t, "olm", os.Getenv("OLM_BIN"), "--watchedNamespaces", "", "--namespace", "olm")
-	m.start(t, "catalog", os.Getenv("CATALOG_BIN"), "--namespace", "olm", "--interval", "15s")
+	m.start(t, "catalog", os.Getenv("CATALOG_BIN"), "--namespace", "olm", "--interval", "15s",
+		"--opmImage", "localhost/olm-opm:1", "--util-image", "localhost/olm-util:1", "--set-workload-user-id")
 	return m
 }
 

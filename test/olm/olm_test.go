@@ -71,6 +71,10 @@ func TestOLM(t *testing.T) {
 	}
 	step("install", func(t *testing.T) {
 		m.succeeded(t, "0.1.0")
+		unpacked := items(t, "jobs", "-n", namespace, "-l", "operatorframework.io/bundle-unpack-ref")
+		if len(unpacked) == 0 {
+			t.Error("the bundle was not unpacked from its image")
+		}
 		runs(t, m, "0.1.0")
 	})
 	step("the image of the catalogue serves", func(t *testing.T) {

@@ -9,6 +9,7 @@ tool (
 	github.com/grpc-ecosystem/grpc-health-probe
 	github.com/operator-framework/operator-lifecycle-manager/cmd/catalog
 	github.com/operator-framework/operator-lifecycle-manager/cmd/olm
+	github.com/operator-framework/operator-lifecycle-manager/util/cpb
 	github.com/operator-framework/operator-registry/cmd/opm
 	github.com/operator-framework/operator-sdk/cmd/operator-sdk
 	github.com/operator-framework/operator-sdk/images/scorecard-test
