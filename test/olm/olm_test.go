@@ -108,7 +108,7 @@ func TestOLM(t *testing.T) {
 		kubectl(t, "delete", "-n", namespace, "subscription", "libretto")
 		kubectl(t, "delete", "-n", namespace, "csv", "-l", "operators.coreos.com/libretto.libretto-system")
 		eventually(t, patience, func() error {
-			if pods := kubectl(t, "get", "pods", "-n", namespace, "-o", "name"); strings.TrimSpace(pods) != "" {
+			if pods := kubectl(t, "get", "pods", "-n", namespace, "-l", "control-plane=controller-manager", "-o", "name"); strings.TrimSpace(pods) != "" {
 				return fmt.Errorf("there are pods yet: %s", pods)
 			}
 			return nil
