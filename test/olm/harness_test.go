@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -265,26 +266,48 @@ func eventually(t *testing.T, timeout time.Duration, f func() error) {
 	}
 }
 
-// metrics reads /metrics of a pod with a token.
-func metrics(t *testing.T, ip, token string) string {
+// metrics reads /metrics of each pod of the manager that is there, by its name, with a token. Pods come and go while a Deployment
+// rolls out, so they are looked for anew at each try.
+func metrics(t *testing.T, token string) map[string]string {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // signed by the pod itself
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // signed by the pod itself
+	var out map[string]string
+	eventually(t, patience, func() error {
+		out = map[string]string{}
+		for _, p := range items(t, "pods", "-n", namespace, "-l", "control-plane=controller-manager") {
+			if p.GetDeletionTimestamp() != nil {
+				continue
+			}
+			ip, _, _ := unstructured.NestedString(p.Object, "status", "podIP")
+			text, err := scrape(t, client, ip, token)
+			if err != nil {
+				return fmt.Errorf("pod %s: %w", p.GetName(), err)
+			}
+			out[p.GetName()] = text
+		}
+		if len(out) == 0 {
+			return errors.New("there is no pod")
+		}
+		return nil
+	})
+	return out
+}
+
+func scrape(t *testing.T, client *http.Client, ip, token string) (string, error) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+net.JoinHostPort(ip, "8443")+"/metrics", nil)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	var body []byte
-	eventually(t, 30*time.Second, func() error {
-		res, err := client.Do(req)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = res.Body.Close() }()
-		if body, err = io.ReadAll(res.Body); err == nil && res.StatusCode != http.StatusOK {
-			err = fmt.Errorf("/metrics: %s", res.Status)
-		}
-		return err
-	})
-	return string(body)
+	res, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("/metrics: %s", res.Status)
+	}
+	return string(body), err
 }

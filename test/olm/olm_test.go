@@ -268,15 +268,14 @@ func noErrors(t *testing.T) {
 	kubectl(t, "create", "clusterrolebinding", "metrics-of-the-test", "--clusterrole", "libretto-metrics-reader", "--serviceaccount", "default:default")
 	token := strings.TrimSpace(kubectl(t, "create", "token", "default", "-n", "default"))
 	seen := false
-	for _, p := range items(t, "pods", "-n", namespace, "-l", "control-plane=controller-manager") {
-		ip, _, _ := unstructured.NestedString(p.Object, "status", "podIP")
-		for line := range strings.Lines(metrics(t, ip, token)) {
+	for pod, text := range metrics(t, token) {
+		for line := range strings.Lines(text) {
 			if !strings.HasPrefix(line, "controller_runtime_reconcile_errors_total{") && !strings.HasPrefix(line, "controller_runtime_reconcile_panics_total{") {
 				continue
 			}
 			seen = true
 			if fields := strings.Fields(line); fields[len(fields)-1] != "0" {
-				t.Errorf("pod %s: %s", p.GetName(), line)
+				t.Errorf("pod %s: %s", pod, line)
 			}
 		}
 	}
