@@ -156,7 +156,8 @@ func TestOperationKindIsKeptUpToDate(t *testing.T) {
 	if err := w.objects.Delete(t.Context(), "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", before.Name); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, patience, "it is made anew", func() error {
+	// The API server takes its time to let go of a CustomResourceDefinition.
+	testkit.Eventually(t, 4*patience, "it is made anew", func() error {
 		c, err := w.operationCRD()
 		if err == nil && c.UID == before.UID {
 			err = fmt.Errorf("it is the old one")
