@@ -176,6 +176,7 @@ func (w *world) sameIdentities(t *testing.T, name string, before map[string]stri
 // TestCrashAtEachCall ends the engine at each request of a create, an update and a deletion, before the request is sent and
 // after it has taken effect but before its answer is read, and starts another one.
 func TestCrashAtEachCall(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	w := newWorld(t, crashing)
 	points := 0
 	for _, mode := range []testkit.Verdict{testkit.Refuse, testkit.Lose} {
@@ -236,6 +237,7 @@ func (w *world) crashAt(t *testing.T, p phase, name string, n int, mode testkit.
 
 // TestKillAtEachWrite is the same with a real process that is killed by SIGKILL.
 func TestKillAtEachWrite(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	w := newWorld(t, crashing)
 	w.engine.StopAll()
 	file := filepath.Join(t.TempDir(), "definition.yaml")

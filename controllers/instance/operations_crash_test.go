@@ -69,6 +69,7 @@ func (s *service) once(t *testing.T, name string) {
 // TestOperationsCrashAtEachCall ends the engine at each request to the API server that a create, update and delete handler
 // need, before it is sent and after it has taken effect, and starts another one: every handler has its effect exactly once.
 func TestOperationsCrashAtEachCall(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	s := newService(t)
 	w := newWorld(t, s.in(account))
 	points := 0
@@ -96,6 +97,7 @@ func TestOperationsCrashAtEachCall(t *testing.T) {
 // TestOperationsKilled kills a real process by SIGKILL at each write to the API server, and within each call of the service,
 // before it has its effect and after it, before it is answered.
 func TestOperationsKilled(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	s := newService(t)
 	w := newWorld(t, s.in(account))
 	w.engine.StopAll()
