@@ -81,7 +81,7 @@ func (s *scope) lastOperations(ctx context.Context) (done bool, after time.Durat
 	done = true
 	for _, op := range s.program.Operations {
 		newest := s.deleteRun(op)
-		if newest != nil && !s.ended(op, newest.Status, s.failedRun(op, newest)) {
+		if newest != nil && !s.ended(op, newest.Status, operation.FailedMessage(op, newest)) {
 			done = false
 		}
 	}
@@ -186,7 +186,7 @@ func (s *scope) runWithoutObjects(ctx context.Context) (bool, time.Duration, err
 			continue
 		}
 		if begun := s.deleteRun(op); begun != nil { // it has an object, made before the namespace was deleted
-			if !s.ended(op, begun.Status, s.failedRun(op, begun)) {
+			if !s.ended(op, begun.Status, operation.FailedMessage(op, begun)) {
 				done = false
 				break
 			}

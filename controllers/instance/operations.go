@@ -214,7 +214,7 @@ func (s *scope) sumUpRuns() {
 		}
 		switch newest.Status.State {
 		case v1alpha1.RunFailed, v1alpha1.RunUnknown:
-			s.problem(problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: s.failedRun(op, newest)})
+			s.problem(problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: operation.FailedMessage(op, newest)})
 		case v1alpha1.RunCancelled:
 			s.problem(problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: operation.CancelledMessage(op, newest, s.kindName())})
 		case v1alpha1.RunSucceeded:
@@ -237,20 +237,6 @@ func newestRun(runs []*operation.Run, among func(*operation.Run) bool) *operatio
 		}
 	}
 	return newest
-}
-
-// failedRun says how a run failed, and what to do.
-func (s *scope) failedRun(op *program.Operation, r *operation.Run) string {
-	what := "failed"
-	if r.Status.State == v1alpha1.RunUnknown {
-		what = "ended without anybody knowing whether a step had its effect"
-	}
-	at := ""
-	if r.Status.Step != "" {
-		at = " at step " + r.Status.Step
-	}
-	return fmt.Sprintf("operation %s %s%s: %s; when that is mended: libretto operation retry %s", op.Name, what, at,
-		strings.TrimSuffix(r.Status.Message, "."), r.Name)
 }
 
 // sumUpStale finds out which operations have not succeeded for too long.

@@ -185,7 +185,7 @@ func (s *scope) turn() operation.Turn {
 			runs = append(runs, other)
 		}
 	}
-	return operation.Turns(s.run.Clock().Now(), runs, s.entry.Program.Operation, s.instance.Deleting())[s.req.Name]
+	return operation.Turns(runs, s.entry.Program.Operation, s.instance.Deleting())[s.req.Name]
 }
 
 // ended tells whether a run has ended for good, without reading all of it.

@@ -60,9 +60,14 @@ func (m *machine) finish() {
 	if len(m.op.Steps) > 0 {
 		m.st.Progress = fmt.Sprintf("%d/%d", done, len(m.op.Steps))
 	}
-	m.bound()
 	m.condition()
-	if m.out.Changed = !same(&m.in.Run.Status, m.st); m.out.Changed {
+	text := encoded(m.st)
+	if len(text) > maxStatus {
+		m.bound()
+		m.condition()
+		text = encoded(m.st)
+	}
+	if m.out.Changed = !bytes.Equal(encoded(&m.in.Run.Status), text); m.out.Changed {
 		m.out.Status = m.st
 	} else {
 		m.out.Status = &m.in.Run.Status
@@ -72,9 +77,6 @@ func (m *machine) finish() {
 // bound keeps the status so small that it can be stored: of steps that have ended, what is known of attempts and items goes first;
 // if that is not enough, the run ends.
 func (m *machine) bound() {
-	if size(m.st) <= maxStatus {
-		return
-	}
 	for i := range m.st.Steps {
 		if s := &m.st.Steps[i]; s.State.Ended() && m.st.State != v1alpha1.RunUndoing {
 			s.Attempts, s.Items = nil, nil
@@ -124,14 +126,13 @@ func StatusContent(st *v1alpha1.OperationRunStatus) (map[string]any, error) {
 	return out, nil
 }
 
-// same tells whether two statuses are the same to whoever reads them: as JSON, which has microseconds and nothing empty.
-func same(a, b *v1alpha1.OperationRunStatus) bool {
-	was, err := json.Marshal(a)
+// encoded is a status as whoever reads it sees it: as JSON, which has microseconds and nothing empty.
+func encoded(st *v1alpha1.OperationRunStatus) []byte {
+	text, err := json.Marshal(st)
 	if err != nil {
-		return false
+		return nil // plain values: the machine lets nothing else in
 	}
-	is, err := json.Marshal(b)
-	return err == nil && bytes.Equal(was, is)
+	return text
 }
 
 // Vars are the variables that the expressions of a run see beside those of the instance, without result, object and items.

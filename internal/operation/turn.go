@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/libretto-dev/libretto/api/v1alpha1"
 	"github.com/libretto-dev/libretto/internal/program"
@@ -17,7 +17,7 @@ import (
 // that only waits, and ends with the one that began it. Of the runs that wait, the one with the highest priority goes first, then
 // the oldest; none that is in the way of one before it goes first, so that each has its turn at last. When the instance is being
 // deleted, all runs but Delete runs, and what their steps began, are to end, and Delete runs begin when these have ended.
-func Turns(_ time.Time, runs []*Run, operation func(name string) *program.Operation, deleting bool) map[string]Turn {
+func Turns(runs []*Run, operation func(name string) *program.Operation, deleting bool) map[string]Turn {
 	t := &turns{byName: map[string]*Run{}, operation: operation, out: map[string]Turn{}}
 	for _, r := range runs {
 		t.byName[r.Name] = r
@@ -240,6 +240,19 @@ func Vital(op *program.Operation, runs []*Run) *Run {
 		}
 	}
 	return newest
+}
+
+// FailedMessage says how a run of an operation failed, and what to do.
+func FailedMessage(op *program.Operation, r *Run) string {
+	what, at := "failed", ""
+	if r.Status.State == v1alpha1.RunUnknown {
+		what = "ended without anybody knowing whether a step had its effect"
+	}
+	if r.Status.Step != "" {
+		at = " at step " + r.Status.Step
+	}
+	return fmt.Sprintf("operation %s %s%s: %s; when that is mended: libretto operation retry %s", op.Name, what, at,
+		strings.TrimSuffix(r.Status.Message, "."), r.Name)
 }
 
 // CancelledMessage says what to do about an operation whose vital run was cancelled. instance is KIND/NAME.

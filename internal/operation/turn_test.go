@@ -73,7 +73,7 @@ func TestTurns(t *testing.T) {
 			deleting: true, begin: []string{"z", "y"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Turns(noon, tc.runs, func(name string) *program.Operation { return operations[name] }, tc.deleting)
+			got := Turns(tc.runs, func(name string) *program.Operation { return operations[name] }, tc.deleting)
 			for _, r := range tc.begin {
 				if !got[r].Begin || got[r].Cancel != "" {
 					t.Errorf("%s has to begin: %+v", r, got[r])
@@ -109,7 +109,7 @@ func TestTurnsEnd(t *testing.T) {
 			runs = append(runs, aRun(fmt.Sprint("r", i), fmt.Sprint("op", random.IntN(4)), trigger, v1alpha1.RunPending, random.IntN(5)))
 		}
 		for round := 0; ; round++ {
-			turns := Turns(noon, runs, func(name string) *program.Operation { return operations[name] }, false)
+			turns := Turns(runs, func(name string) *program.Operation { return operations[name] }, false)
 			var active []*Run
 			for _, r := range runs {
 				switch {

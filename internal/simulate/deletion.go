@@ -95,7 +95,7 @@ func (s *pass) lastOperations() bool {
 			done = false
 		case op.OnFailure == v1alpha1.OperationFailureContinue:
 		default:
-			s.problems = append(s.problems, problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: failedRun(op, run) +
+			s.problems = append(s.problems, problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: operation.FailedMessage(op, run) +
 				"; or let the instance go without it: kubectl annotate … " + v1alpha1.AnnotationForceDelete + "=true"})
 			done = false
 		}

@@ -147,7 +147,7 @@ func (d *driver) turn() operation.Turn {
 			runs = append(runs, other)
 		}
 	}
-	return operation.Turns(d.w.now, runs, d.w.program.Operation, d.instance.GetDeletionTimestamp() != nil)[d.run.Name]
+	return operation.Turns(runs, d.w.program.Operation, d.instance.GetDeletionTimestamp() != nil)[d.run.Name]
 }
 
 // known is what the engine knows of an attempt.

@@ -13,7 +13,6 @@ import (
 	"github.com/libretto-dev/libretto/internal/inventory"
 	"github.com/libretto-dev/libretto/internal/operation"
 	"github.com/libretto-dev/libretto/internal/plan"
-	"github.com/libretto-dev/libretto/internal/program"
 	"github.com/libretto-dev/libretto/internal/status"
 )
 
@@ -26,7 +25,7 @@ func (s *pass) sumUp() {
 		}
 		switch run.Status.State {
 		case v1alpha1.RunFailed, v1alpha1.RunUnknown:
-			s.problems = append(s.problems, problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: failedRun(op, run)})
+			s.problems = append(s.problems, problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: operation.FailedMessage(op, run)})
 		case v1alpha1.RunCancelled:
 			instance := strings.ToLower(s.w.program.Instance.Kind) + "/" + s.obj.GetName()
 			s.problems = append(s.problems, problem{reason: v1alpha1.ReasonOperationFailed, stalled: true, message: operation.CancelledMessage(op, run, instance)})
@@ -35,18 +34,6 @@ func (s *pass) sumUp() {
 			s.problems = append(s.problems, problem{reason: v1alpha1.ReasonProgressing, message: "operation " + op.Name + " is under way"})
 		}
 	}
-}
-
-func failedRun(op *program.Operation, r *operation.Run) string {
-	what, at := "failed", ""
-	if r.Status.State == v1alpha1.RunUnknown {
-		what = "ended without anybody knowing whether a step had its effect"
-	}
-	if r.Status.Step != "" {
-		at = " at step " + r.Status.Step
-	}
-	return fmt.Sprintf("operation %s %s%s: %s; when that is mended: libretto operation retry %s", op.Name, what, at,
-		strings.TrimSuffix(r.Status.Message, "."), r.Name)
 }
 
 func (s *pass) sumUpStale() {
