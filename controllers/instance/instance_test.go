@@ -213,7 +213,14 @@ func TestWhatIsNotOursIsNotTouched(t *testing.T) {
 	if err := w.kube.Delete(t.Context(), "v1", "ConfigMap", w.namespace, "one-config"); err != nil {
 		t.Fatal(err)
 	}
-	w.ready("one") // comes back by itself
+	// It comes back by itself. How soon depends on how often it was looked at before: each look that fails doubles the pause.
+	testkit.Eventually(t, time.Minute, "the instance is ready", func() error {
+		obj, err := w.get("GROUP/v1", "Bundle", "one")
+		if err == nil && conditionOf(obj.Object, "Ready")["status"] != "True" {
+			err = fmt.Errorf("status %v", obj.Object["status"])
+		}
+		return err
+	})
 }
 
 func TestTwoInstancesDoNotShareAChild(t *testing.T) {
